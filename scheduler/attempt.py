@@ -1,0 +1,241 @@
+"""One attempt: count it, ask once, run the read-only tools of that reply, save what came of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from scheduler.checkpoint import Checkpoint, Emit
+from scheduler.conversation import Frame, Judgement, build_request, judge, read_usage, tool_message, well_formed
+from scheduler.document import InvalidDocument, dump
+from scheduler.errors import AskFailed, ModelChanged, RequestRefused, TaskChanged
+from scheduler.ledger import Claim
+from scheduler.rests import Cause, Verdict
+from scheduler.state import (
+    MAX_STEPS,
+    OUTCOMES,
+    PROGRESS,
+    Billed,
+    Evidence,
+    Message,
+    Outcome,
+    State,
+    is_final,
+    new_state,
+    same_task,
+    settle,
+    utc,
+)
+from scheduler.text import first_difference
+from scheduler.tools import Called, Tool, call_tool
+
+Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+# The results of one reply's tool calls together, in characters; within what `Checkpoint.room` holds.
+MOST_RESULTS = 256 * 1024
+TOO_MUCH = "Not shown: the results of one reply may hold {limit} characters together. Ask for less at once."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What one slice is asked to do: the task and model, on whose behalf, with which tools and limits.
+
+    `point` is in UTC seconds, `deadline` the most seconds that the ask can take.
+    """
+
+    task: str
+    model: str
+    tools: Sequence[Tool]
+    job: str = "JOB"
+    provider: str = ""
+    live: bool = False
+    point: int | None = None
+    deadline: float = 0
+    max_attempts: int = MAX_STEPS
+    max_tokens: int | None = None
+    last_attempt: str = "none"
+    files: Sequence[tuple[str, int]] = ()
+    unlisted: int = 0
+    requests_per_day: int | None = None
+    mark: bytes = b""
+
+
+def accept(stored: State | None, order: Order) -> State:
+    """Return the state that this task and model go on from. Raises TaskChanged, ModelChanged."""
+    if stored is None or not (stored["attempts"] or stored["conversation"]):
+        return new_state(order.task, order.model)
+    if not same_task(stored["task"], order.task):
+        raise TaskChanged(job=order.job, difference=first_difference(stored["task"], order.task))
+    if stored["model"] != order.model:
+        raise ModelChanged(job=order.job, saved=stored["model"], current=order.model)
+    return stored
+
+
+def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit) -> None:
+    """Take a loaded state through one slice, in place: every change of it is durable before it is made here.
+
+    A final state is left alone. Whatever `ask` raises is raised again once it is recorded.
+    """
+    state.update(held.recover(state, order.max_attempts, time.time(), emit))
+    if is_final(state):
+        return
+    frame = _frame(order)
+    request = build_request(state, state["attempts"] + 1, frame)
+    _check_encodable(request)
+    with held.room(state):
+        state.update(held.admit(state, _claim(order), order.max_attempts, time.time()))
+        emit({"event": "admitted", "attempt": state["attempts"], "of": order.max_attempts, "point": order.point})
+        failure: BaseException | None = None
+        try:
+            reply: object = ask(request)
+        except BaseException as error:
+            failure, reply = error, None
+    settled = _failed(state, order, failure) if failure else _replied(state, order, reply, emit)
+    state.update(_save(held, state, settled, order, failure))
+    emit(_settled_event(state, order))
+    if failure:
+        raise failure
+
+
+def _frame(order: Order) -> Frame:
+    return Frame(
+        tools=[
+            {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+            for tool in order.tools
+        ],
+        files=order.files,
+        unlisted=order.unlisted,
+        max_attempts=order.max_attempts,
+        max_tokens=order.max_tokens,
+        last_attempt=order.last_attempt,
+    )
+
+
+def _claim(order: Order) -> Claim:
+    return Claim(
+        job=order.job,
+        provider=order.provider,
+        model=order.model,
+        task=order.task,
+        live=order.live,
+        point=order.point,
+        deadline=order.deadline,
+        requests_per_day=order.requests_per_day,
+        mark=order.mark,
+    )
+
+
+def _check_encodable(request: Mapping[str, Any]) -> None:
+    try:
+        json.dumps(request, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RequestRefused(reason=f"it is not JSON ({type(error).__name__})") from error
+
+
+def _failed(state: State, order: Order, failure: BaseException) -> State:
+    outcome, reason, billed = describe_failure(failure)
+    return settle(
+        state,
+        outcome,
+        finished=utc(time.time()),
+        max_attempts=order.max_attempts,
+        reason=reason,
+        billed=billed,
+    )
+
+
+def describe_failure(failure: BaseException) -> tuple[Outcome, str, Billed]:
+    """Return outcome, reason and billing of an exception that `ask` raised."""
+    if isinstance(failure, AskFailed) and failure.outcome in OUTCOMES:
+        return cast(Outcome, failure.outcome), failure.reason, cast(Billed, failure.billed)
+    reason = f"{type(failure).__name__}: {failure}"[:300] if str(failure) else type(failure).__name__
+    if isinstance(failure, TimeoutError):
+        return "timeout", reason, "maybe"
+    return ("error" if isinstance(failure, Exception) else "interrupted"), reason, "maybe"
+
+
+def _replied(state: State, order: Order, reply: object, emit: Emit) -> State:
+    judgement = judge(reply, state, order.max_attempts)
+    results, evidence = _run_calls(judgement, order.tools, emit)
+    known = reply if isinstance(reply, Mapping) else {}
+    usage = read_usage(known.get("usage"))
+    return settle(
+        state,
+        judgement.outcome,
+        finished=utc(time.time()),
+        max_attempts=order.max_attempts,
+        reason=judgement.reason,
+        billed="yes" if usage else "no" if known.get("billed") == "no" else "maybe",
+        finish_reason=_short(known.get("finish_reason")),
+        request_id=_short(known.get("id")),
+        usage=usage,
+        messages=[judgement.message, *results] if judgement.message else (),
+        evidence=evidence,
+        answer=judgement.answer,
+    )
+
+
+def _short(value: object) -> str | None:
+    return well_formed(value)[:200] if isinstance(value, str) else None
+
+
+def _run_calls(judgement: Judgement, tools: Sequence[Tool], emit: Emit) -> tuple[list[Message], list[Evidence]]:
+    """Answer every call of a reply, in its order, by a tool or by an error result."""
+    messages: list[Message] = []
+    evidence: list[Evidence] = []
+    room = MOST_RESULTS
+    for call in judgement.calls:
+        called = call_tool(tools, call.name, call.arguments)
+        if len(called.text) > room:
+            called = Called(TOO_MUCH.format(limit=MOST_RESULTS), (), False)
+        room -= len(called.text)
+        messages.append(tool_message(call.id, called.text))
+        evidence.extend(called.evidence)
+        emit({"event": "tool_result", "name": call.name, "arguments": call.arguments, "ok": called.ok})
+    return messages, evidence
+
+
+def _save(held: Checkpoint, state: State, settled: State, order: Order, failure: BaseException | None) -> State:
+    try:
+        dump(settled)
+    except InvalidDocument as error:
+        # A callable of the user may return what no document can hold; the attempt is spent all the same.
+        settled = settle(
+            state,
+            "malformed_reply",
+            finished=utc(time.time()),
+            max_attempts=order.max_attempts,
+            reason=f"the reply cannot be stored: {error}"[:300],
+        )
+    held.save(settled, time.time(), _verdict(order, settled, failure) if order.live else None)
+    return settled
+
+
+def _verdict(order: Order, settled: State, failure: BaseException | None) -> Verdict:
+    known = failure if isinstance(failure, AskFailed) else None
+    answered = settled["history"][-1]["outcome"] in PROGRESS
+    cause = "answered" if answered else known.rests if known else "none"
+    return Verdict(
+        provider=order.provider,
+        model=order.model,
+        cause=cast(Cause, cause),
+        reason=settled["history"][-1]["reason"] or "",
+        mark=order.mark,
+        retry_after=known.retry_after if known else None,
+    )
+
+
+def _settled_event(state: State, order: Order) -> dict[str, Any]:
+    last = state["history"][-1]
+    return {
+        "event": "settled",
+        "attempt": last["number"],
+        "of": order.max_attempts,
+        "outcome": last["outcome"],
+        "reason": last["reason"],
+        "status": state["status"],
+        "answer": state["answer"],
+    }

@@ -1,0 +1,284 @@
+"""The pair of checkpoint file and ledger: locked, loaded, committed, then published.
+
+The ledger's document is the truth; the file is its published face, and may be behind it after a crash, never ahead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from scheduler.document import MAX_BYTES, InvalidDocument, digest, dump, parse
+from scheduler.errors import (
+    CheckpointBusy,
+    CheckpointUnknown,
+    LedgerDamaged,
+    ReplyOrphaned,
+    ResumedError,
+    StorageFailed,
+)
+from scheduler.files import (
+    check_folder,
+    is_regular,
+    make_folder,
+    publish,
+    read_regular,
+    remove_leftovers,
+    reserved,
+    translated,
+)
+from scheduler.ledger import Archive, Claim, Ledger, Record, Version, ledger_of, ledger_rows, read_record
+from scheduler.owner import is_alive, this_process
+from scheduler.rests import Verdict
+from scheduler.state import MAX_STEPS, State, admit, close, is_open, settle, utc
+
+Emit = Callable[[dict[str, Any]], object]
+
+# What a reply and its tool results may add to a document, and what SQLite writes around it.
+GROWTH = 2 * 1024 * 1024
+SLACK = 256 * 1024
+
+_in_flight: set[tuple[Path, int, int]] = set()
+_in_flight_lock = threading.Lock()
+
+
+def locate(path: Path | str) -> Path:
+    """Return the one name of a checkpoint: its folder's real path, and its file name as it is."""
+    return Path(os.path.realpath(Path(path).parent)) / Path(path).name
+
+
+@contextlib.contextmanager
+def hold(path: Path | str) -> Iterator[Checkpoint]:
+    """Hold a checkpoint's lock, without waiting, while the block runs.
+
+    Makes its folder with mode 0700 where there is none. Raises CheckpointBusy, StorageFailed, and what `check_folder`
+    refuses. The lock file stays: removing it would let two owners in.
+    """
+    path = locate(path)
+    make_folder(path.parent)
+    check_folder(path.parent)
+    lock_path = path.with_name(path.name + ".lock")
+    with translated(lock_path):
+        is_regular(lock_path)
+    # A new object for each claim: two threads that share one would both own it.
+    lock = FileLock(lock_path, timeout=0, mode=0o600, fallback_to_soft=False)
+    try:
+        with translated(lock_path):
+            lock.acquire()
+    except Timeout:
+        raise CheckpointBusy(path=path) from None
+    except NotImplementedError as error:
+        raise StorageFailed(path=lock_path, reason=f"its file system has no locks: {error}") from error
+    held = Checkpoint(path)
+    try:
+        yield held
+    finally:
+        held.leave()
+        lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """What a reader sees: the newest document (None where there is none), the ledger's record of it.
+
+    `behind` says that the file is missing or an earlier version.
+    """
+
+    state: State | None
+    record: Record | None
+    behind: bool
+
+
+def peek(path: Path | str) -> Peek:
+    """Read a checkpoint without a lock and without writing anything.
+
+    Raises CheckpointUnknown, LedgerDamaged, LedgerForeign, and the refusals of access and storage.
+    """
+    path = locate(path)
+    # The file first: a writer commits before it publishes, so the ledger read later knows whatever the file held.
+    body = read_regular(path, MAX_BYTES)
+    with ledger_rows(path.parent) as tx:
+        record = read_record(tx, path, path.name) if tx else None
+    behind = is_behind(path, body, record)
+    return Peek(_document(path, record), record, behind)
+
+
+def is_behind(path: Path, body: bytes | None, record: Record | None) -> bool:
+    """Tell whether the file is missing or an earlier version; raise CheckpointUnknown on bytes never published."""
+    if body is None or record is None:
+        if body is not None:
+            raise CheckpointUnknown(path=path, detail=_fault(body) or "the ledger beside it does not know it")
+        return record is not None
+    if digest(body) == record.version.digest:
+        return False
+    if digest(body) in record.digests:
+        return True
+    raise CheckpointUnknown(path=path, detail=_fault(body) or "a valid document, but none of this ledger's")
+
+
+def _fault(body: bytes) -> str | None:
+    try:
+        parse(body)
+    except InvalidDocument as error:
+        return str(error)
+    return None
+
+
+def _document(path: Path, record: Record | None) -> State | None:
+    if record is None:
+        return None
+    try:
+        state = parse(record.body)
+    except InvalidDocument as error:
+        raise LedgerDamaged(path=path.parent, detail=f"the document of {path.name}: {error}") from error
+    if record.next_attempt > state["attempts"] + 1:
+        detail = f"{path.name} has {record.next_attempt - 1} admissions, its document counts {state['attempts']}"
+        raise LedgerDamaged(path=path.parent, detail=detail)
+    return state
+
+
+class Checkpoint:
+    """A checkpoint whose lock is held; every change is committed to the ledger first, then published."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.ledger: Ledger = ledger_of(path.parent)
+        self.record: Record | None = None
+        self.version: Version | None = None
+        self._flight: tuple[Path, int, int] | None = None
+
+    def look(self) -> Record | None:
+        """Return what the ledger holds, and build on it from now on.
+
+        Raises CheckpointBusy while another slice of it is in flight, whatever became of the lock file.
+        """
+        self.record = self.ledger.read(self.path.name)
+        self.version = self.record.version if self.record else None
+        if self.record and self._is_in_flight(self.record):
+            raise CheckpointBusy(path=self.path)
+        return self.record
+
+    def load(self, emit: Emit) -> State | None:
+        """Return the newest document, None where there is none; put a file that is behind right, and tell it.
+
+        Raises what `look` and `peek` raise.
+        """
+        record = self.look()
+        body = read_regular(self.path, MAX_BYTES)
+        behind = is_behind(self.path, body, record)
+        state = _document(self.path, record)
+        if behind and record and state:
+            remove_leftovers(self.path)
+            publish(self.path, record.body)
+            emit({"event": "put_back", "missing": body is None, "attempt": state["attempts"], "of": MAX_STEPS})
+        return state
+
+    def _is_in_flight(self, record: Record) -> bool:
+        admission = record.open
+        if admission is None or not is_alive(admission.owner):
+            return False
+        if admission.owner != this_process():
+            return True
+        with _in_flight_lock:
+            return (self.path, record.version.allowance, admission.attempt) in _in_flight
+
+    def recover(self, state: State, max_attempts: int, now: float, emit: Emit) -> State:
+        """End an attempt whose process died as `interrupted`, and a spent document as `exhausted`."""
+        if is_open(state):
+            interrupted = settle(
+                state,
+                "interrupted",
+                finished=utc(now),
+                max_attempts=max_attempts,
+                reason="the process ended before the reply was saved",
+            )
+            if self.record and self.record.open:
+                self.save(interrupted, now)
+            else:
+                self.replace(interrupted, now)
+            emit({"event": "interrupted", "attempt": state["attempts"], "of": max_attempts})
+            return interrupted
+        closed = close(state, max_attempts)
+        if closed is not state:
+            self.replace(closed, now)
+        return closed
+
+    @contextlib.contextmanager
+    def room(self, state: State) -> Iterator[None]:
+        """Hold the disk space that saving the reply will take. Raises DiskFull."""
+        with reserved(self.path, 2 * (len(dump(state)) + GROWTH) + SLACK):
+            yield
+
+    def admit(self, state: State, claim: Claim, max_attempts: int, now: float) -> State:
+        """Count the next attempt in the ledger, then in the file. Raises what `Ledger.admit` refuses.
+
+        Where only the file cannot be written, the attempt stays counted with the outcome `error`, billed `no`.
+        """
+        number = state["attempts"] + 1
+        point = None if claim.point is None else utc(claim.point)
+        counted = admit(state, number, point=point, started=utc(now))
+        body = dump(counted)
+        allowance = self.version.allowance if self.version else 1
+        self._enter((self.path, allowance, number))
+        self.version = self.ledger.admit(self.path.name, self.version, number, claim, this_process(), body, int(now))
+        try:
+            publish(self.path, body)
+        except ResumedError as error:
+            unsent = settle(
+                counted,
+                "error",
+                finished=utc(now),
+                max_attempts=max_attempts,
+                reason=f"nothing was sent: {error}",
+                billed="no",
+            )
+            with contextlib.suppress(ResumedError):
+                self.save(unsent, now)
+            raise
+        return counted
+
+    def save(self, settled: State, now: float, verdict: Verdict | None = None) -> None:
+        """Commit the outcome of the open attempt with the document, then publish it.
+
+        Raises ReplyOrphaned where another process changed the checkpoint meanwhile: the ledger keeps the document
+        apart. A refusal of publishing alone loses nothing; the next load puts the file right.
+        """
+        last = settled["history"][-1]
+        body = dump(settled)
+        version = self.version or Version(1, "")
+        saved = self.ledger.settle(
+            self.path.name, version, last["number"], str(last["outcome"]), body, int(now), verdict
+        )
+        self.leave()
+        if saved is None:
+            raise ReplyOrphaned(path=self.path, attempt=last["number"])
+        self.version = saved
+        publish(self.path, body)
+
+    def replace(self, state: State, now: float, *, archive: Archive | None = None, renew: bool = False) -> None:
+        """Commit and publish a document that no attempt led to; `renew` opens the next allowance with it."""
+        allowance = self.version.allowance if self.version else 1
+        allowance += 1 if renew and self.version else 0
+        body = dump(state)
+        self.version = self.ledger.replace(
+            self.path.name, self.version, body, allowance=allowance, archive=archive, now=int(now)
+        )
+        publish(self.path, body)
+
+    def _enter(self, flight: tuple[Path, int, int]) -> None:
+        with _in_flight_lock:
+            _in_flight.add(flight)
+        self._flight = flight
+
+    def leave(self) -> None:
+        """Say that no slice of this process waits for a reply of this checkpoint any more."""
+        with _in_flight_lock:
+            _in_flight.discard(self._flight or (self.path, 0, 0))
+        self._flight = None

@@ -1,0 +1,110 @@
+"""Commands that only look: check, status, show."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from scheduler.checkpoint import peek
+from scheduler.cli.files import load, plan_of
+from scheduler.cli.output import BLOCKED, LATER, NO_PROGRESS, exit_code, first_code, log
+from scheduler.due import Plan, plan_job
+from scheduler.errors import ResumedError
+from scheduler.forecast import forecast
+from scheduler.ledger import ledger_rows, read_archives
+from scheduler.report import (
+    Archived,
+    archive_text,
+    outlook_text,
+    show_text,
+    survey_json,
+    survey_table,
+)
+from scheduler.state import State, is_final, same_task
+from scheduler.survey import survey
+from scheduler.text import json_text, printable
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands of this group."""
+    command = commands.add_parser("check", help="check jobs.yaml, and print what lies ahead of each job")
+    command.add_argument("--days", type=_days, metavar="N", help="list the points of the next N days")
+    command.set_defaults(handler=check)
+
+    command = commands.add_parser("status", help="print the state of every job")
+    command.add_argument("--json", action="store_true", help="as JSON")
+    command.set_defaults(handler=status)
+
+    command = commands.add_parser("show", help="print what a job's checkpoint holds")
+    command.add_argument("job", metavar="JOB")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the whole document")
+    form.add_argument("--task", action="store_true", help="the stored task")
+    form.add_argument("--answer", action="store_true", help="the answer alone, as it is where stdout is no terminal")
+    command.set_defaults(handler=show)
+
+
+def _days(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 3660:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days from 1 to 3660")
+    return int(text)
+
+
+def check(options: argparse.Namespace) -> int:
+    """Check the file, its providers and checkpoints; print the schedules in words, and the points ahead."""
+    job_file = load(options)
+    codes = [BLOCKED for _ in job_file.refused]
+    print(printable(f"{job_file.path}: {len(job_file.jobs)} jobs, {'live' if job_file.live else 'live: false'}"))
+    for job in job_file.jobs.values():
+        try:
+            print(outlook_text(forecast(plan_job(job, job_file.live), job_file, os.environ, options.days)))
+        except ResumedError as error:
+            log("error", f"job {job.id}: {error}")
+            codes.append(exit_code(error))
+    return first_code(codes)
+
+
+def status(options: argparse.Namespace) -> int:
+    """Print the state of every job, rests first."""
+    found = survey(load(options, quiet=True), os.environ)
+    print(survey_json(found) if options.json else survey_table(found))
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print a job's document for a person, or a part of it."""
+    job_file = load(options, quiet=True)
+    plan = plan_of(job_file, options.job)
+    found = peek(plan.path)
+    if found.state is None:
+        log("info", f"job {plan.job.id}: it has not begun; {plan.path} does not exist yet")
+        return LATER if options.answer or options.task or options.json else 0
+    if options.json:
+        print(json_text(found.state))
+    elif options.task:
+        print(printable(found.state["task"]))
+    elif options.answer:
+        return _answer(plan.job.id, found.state)
+    else:
+        edited = not same_task(found.state["task"], plan.job.task)
+        print(show_text(found.state, plan.job.max_attempts, str(plan.path), rehearsal=plan.rehearsal, edited=edited))
+        print(archive_text(_archives(plan)), end="")
+    return 0
+
+
+def _answer(job: str, state: State) -> int:
+    if state["answer"] is None:
+        log("warning", f"job {job}: it has no answer yet; it is {state['status']}")
+        return NO_PROGRESS if is_final(state) else LATER
+    if sys.stdout.isatty():
+        print(printable(state["answer"]))
+    else:
+        sys.stdout.write(state["answer"])
+    return 0
+
+
+def _archives(plan: Plan) -> list[Archived]:
+    with ledger_rows(plan.path.parent) as tx:
+        return read_archives(tx, plan.path.name) if tx else []

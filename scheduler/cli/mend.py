@@ -1,0 +1,108 @@
+"""Commands by which a person takes a way out: repair, adopt, revise, renew, unblock."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import Any
+
+from scheduler import mend
+from scheduler.cli.files import check_name, load, plan_of
+from scheduler.cli.output import exit_code, first_code, log
+from scheduler.due import Plan, model_of, plan_job
+from scheduler.errors import ResumedError, UsageRefused
+from scheduler.report import event_line
+from scheduler.text import printable
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands of this group."""
+    command = commands.add_parser("repair", help="set a damaged file aside, and put the ledger's document back")
+    command.add_argument("job", metavar="JOB")
+    command.set_defaults(handler=repair)
+
+    command = commands.add_parser("adopt", help="take over a file that the ledger does not know, with its attempts")
+    command.add_argument("job", metavar="JOB", nargs="?")
+    command.add_argument("--all", action="store_true", help="every job of the file, once a ledger was set aside")
+    command.set_defaults(handler=adopt)
+
+    command = commands.add_parser("revise", help="go on with an edited task or model, and the attempts that are left")
+    command.add_argument("job", metavar="JOB")
+    command.add_argument("--reason", required=True, metavar="TEXT")
+    command.set_defaults(handler=revise)
+
+    command = commands.add_parser("renew", help="open a new allowance of attempts for a job")
+    command.add_argument("job", metavar="JOB")
+    command.add_argument("--reason", required=True, metavar="TEXT")
+    command.add_argument("--confirm", required=True, metavar="JOB", help="the job's name once more")
+    command.add_argument("--keep", action="store_true", help="keep the conversation")
+    command.set_defaults(handler=renew)
+
+    command = commands.add_parser("unblock", help="end the rests of a provider")
+    command.add_argument("provider", metavar="PROVIDER")
+    command.set_defaults(handler=unblock)
+
+
+def repair(options: argparse.Namespace) -> int:
+    """Put the ledger's document back."""
+    plan = plan_of(load(options, quiet=True), options.job)
+    return _told(plan, lambda: mend.repair(plan, lambda event: log("info", event_line(plan.job.id, event))))
+
+
+def _told(plan: Plan, act: Callable[[], str]) -> int:
+    print(printable(f"job {plan.job.id}: {act()}"))
+    return 0
+
+
+def adopt(options: argparse.Namespace) -> int:
+    """Take over one file, or with --all those of every job that has one."""
+    job_file = load(options, quiet=True)
+    if options.all == bool(options.job):
+        raise UsageRefused(message="name one job, or --all")
+    if not options.all:
+        plan = plan_of(job_file, options.job)
+        return _told(plan, lambda: mend.adopt(plan))
+    codes = []
+    for job in job_file.jobs.values():
+        plan = plan_job(job, job_file.live)
+        if not os.path.lexists(plan.path):
+            continue
+        try:
+            codes.append(_told(plan, lambda plan=plan: mend.adopt(plan)))  # type: ignore[misc]  # binds the loop's plan
+        except ResumedError as error:
+            log("error", f"job {job.id}: {error}")
+            codes.append(exit_code(error))
+    return first_code(codes)
+
+
+def revise(options: argparse.Namespace) -> int:
+    """Begin a new conversation with the attempts that are left."""
+    plan = plan_of(load(options, quiet=True), options.job)
+    return _told(plan, lambda: mend.revise(plan, model_of(plan, os.environ), _reason(options)))
+
+
+def _reason(options: argparse.Namespace) -> str:
+    reason: str = options.reason.strip()
+    if not reason:
+        raise UsageRefused(message="--reason is blank; it is kept with the job for ever, so say why")
+    return reason
+
+
+def renew(options: argparse.Namespace) -> int:
+    """Open a new allowance."""
+    if options.confirm != options.job:
+        raise UsageRefused(message=f"--confirm must name the job once more: {options.job}")
+    plan = plan_of(load(options, quiet=True), options.job)
+    return _told(plan, lambda: mend.renew(plan, model_of(plan, os.environ), _reason(options), keep=options.keep))
+
+
+def unblock(options: argparse.Namespace) -> int:
+    """End the rests of a provider in every ledger that the file uses."""
+    job_file = load(options, quiet=True)
+    used = {job.provider.name for job in job_file.jobs.values()} | set(job_file.providers)
+    check_name(job_file, "provider", options.provider, used)
+    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.jobs.values()})
+    lifted = mend.unblock(folders, options.provider)
+    print(printable(f"provider {options.provider}: {lifted} rests ended"))
+    return 0

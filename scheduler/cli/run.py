@@ -1,0 +1,141 @@
+"""Commands that run slices: tick, run, daemon, work."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from scheduler.cli.files import find_config, load, pick
+from scheduler.cli.output import first_code, log, result_code
+from scheduler.errors import UsageRefused
+from scheduler.job import JobFile
+from scheduler.report import event_level, event_line, made_progress, state_lines
+from scheduler.tick import Result, Tell, take_turn, tick
+from scheduler.worker import work_turn
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands of this group."""
+    command = commands.add_parser("tick", help="run one slice of each job that is due; what a crontab line calls")
+    command.add_argument("jobs", nargs="*", metavar="JOB", help="only these jobs")
+    command.set_defaults(handler=run_tick)
+
+    command = commands.add_parser("run", help="run one slice of the named jobs now, due or not")
+    command.add_argument("jobs", nargs="+", metavar="JOB")
+    command.set_defaults(handler=run_jobs)
+
+    command = commands.add_parser("daemon", help="run the jobs on their schedules until told to stop")
+    command.add_argument("--until-done", action="store_true", help="end once every job is final or blocked")
+    command.set_defaults(handler=run_daemon)
+
+    command = commands.add_parser("work", help="work on one task without a jobs.yaml")
+    command.add_argument("task", metavar="TASK")
+    command.add_argument("--checkpoint", required=True, metavar="FILE")
+    command.add_argument("--once", action="store_true", help="at most one request; else go on while there is progress")
+    command.add_argument("--live", action="store_true", help="ask $MANDAPI_MODEL_ID with $MANDAPI_API_KEY")
+    command.add_argument("--demo", action="store_true", help="ask the offline demo model")
+    command.add_argument("--base-url", metavar="URL", help="another endpoint for --live")
+    command.set_defaults(handler=run_work)
+
+
+def run_tick(options: argparse.Namespace) -> int:
+    """Run what is due; without a terminal only warnings are said."""
+    quiet = not sys.stderr.isatty()
+    job_file = load(options)
+    names = pick(job_file, options.jobs)
+    return _run(job_file, names, bool(names), False, _teller(quiet))
+
+
+def run_jobs(options: argparse.Namespace) -> int:
+    """Run one slice of each named job."""
+    job_file = load(options)
+    return _run(job_file, pick(job_file, options.jobs), True, True, _teller(False))
+
+
+def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, tell: Tell) -> int:
+    stopped = _stop_on_signals(job_file.stop_wait)
+    codes = []
+    for result in tick(job_file, os.environ, tell, names=names, by_hand=by_hand, stopped=stopped):
+        codes.append(result_code(result, named=named))
+        if result.refusal is not None:
+            log("warning", f"job {result.job}: {result.refusal}")
+        elif by_hand and result.final and not result.ran and result.state is not None:
+            log("info", f"job {result.job}: it is {result.state['status']}, and nothing was sent")
+    return first_code(codes)
+
+
+def _teller(quiet: bool) -> Tell:
+    def tell(job: str, event: dict[str, Any]) -> None:
+        level = event_level(event)
+        if not quiet or level == "warning":
+            log(level, event_line(job, event))
+
+    return tell
+
+
+def _stop_on_signals(stop_wait: float) -> Callable[[], bool]:
+    """Let no slice begin after SIGTERM or SIGINT; those in flight get `stop_wait` seconds; a second signal ends all."""
+    stop = threading.Event()
+
+    def interrupt() -> None:
+        from scheduler.gateway import interrupt_all
+
+        interrupt_all()
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+        timer = threading.Timer(stop_wait, interrupt)
+        timer.daemon = True
+        timer.start()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    return stop.is_set
+
+
+def run_daemon(options: argparse.Namespace) -> int:
+    """Run until a signal, or with --until-done until every job is final or blocked."""
+    import logging
+
+    from scheduler.daemon import Daemon
+
+    logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # what matters of it is told by our own lines
+    load(options)
+    daemon = Daemon(find_config(options, os.environ), os.environ, _teller(False), log, until_done=options.until_done)
+    results = daemon.run()
+    return first_code(_end_code(result) for result in results) if options.until_done and not daemon.stopped else 0
+
+
+def _end_code(result: Result) -> int:
+    return result_code(result, named=False)
+
+
+def run_work(options: argparse.Namespace) -> int:
+    """Work on one task as a plain worker does; print the events and the state."""
+    if options.live == options.demo:
+        raise UsageRefused(message="say where the request goes: --demo (offline) or --live; nothing was done")
+    turn, job_file = work_turn(options.task, Path(options.checkpoint), live=options.live, base_url=options.base_url)
+    stopped = _stop_on_signals(job_file.stop_wait)
+
+    def tell(_: str, event: dict[str, Any]) -> None:
+        print(event_line("", event), flush=True)
+
+    while True:
+        result = take_turn(turn, job_file, os.environ, tell)
+        going_on = result.ran and not result.final and result.state is not None and made_progress(result.state)
+        if options.once or not going_on or stopped():
+            break
+    if result.state is not None:
+        print(state_lines(result.state))
+    if result.refusal is not None:
+        log("error", str(result.refusal))
+    return result_code(result, named=True)

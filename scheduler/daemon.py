@@ -1,0 +1,295 @@
+"""The daemon: APScheduler as clock and pool, a poll that takes over edits and other commands, and an orderly end.
+
+Every decision is that of `tick`; here is only when it is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import FrameType
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.base import JobLookupError
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
+
+from scheduler.due import plan_job
+from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, ResumedError
+from scheduler.job import Job
+from scheduler.jobfile import read_job_file
+from scheduler.ledger import ledger_of
+from scheduler.owner import this_process
+from scheduler.report import problem_line
+from scheduler.roster import claim_daemon, release_daemon
+from scheduler.systemd import notify
+from scheduler.tick import Result, Tell, open_folder, run_due, select
+from scheduler.trigger import next_point
+
+POLL = 1.0
+HASH_EVERY = 60.0
+ASK_AGAIN = timedelta(seconds=60)
+DRIFT = 2.0
+LAST_SAVES = 10.0
+
+Log = Callable[[str, str], object]
+
+
+class Points(BaseTrigger):  # type: ignore[misc]  # apscheduler 3.x ships no types
+    """The schedule points of one job; the next is computed from now in one step, however long the sleep was."""
+
+    def __init__(self, job: Job, since: int, log: Log) -> None:
+        self._job = job
+        self._since = datetime.fromtimestamp(since, UTC)
+        self._log = log
+
+    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
+        """Return the first point after both; never raise, for that would end the scheduler's thread."""
+        try:
+            point = next_point(self._job.schedule, self._job.timezone, max(previous or now, now), self._since)
+            return point.astimezone(UTC) if point else None  # two times of one zone are compared by their wall clocks
+        except Exception as error:
+            self._log("error", f"job {self._job.id}: it has no next point: {error}")
+            return None
+
+
+class Daemon:
+    """One process that runs the jobs of one jobs.yaml until it is told to stop, or until all are final."""
+
+    def __init__(self, path: Path, environ: Mapping[str, str], tell: Tell, log: Log, *, until_done: bool) -> None:
+        self._path = path
+        self._environ = environ
+        self._tell = tell
+        self._log = log
+        self._until_done = until_done
+        self._stop = threading.Event()
+        self._hangup = False
+        self._signalled = False
+        self._running: set[str] = set()
+        self._idle = threading.Condition()
+        self._results: dict[str, Result] = {}
+        self._said: dict[str, str] = {}
+        self._versions: dict[Path, object] = {}
+        self._file = read_job_file(path)
+        self._scheduler = BackgroundScheduler(
+            timezone=UTC,
+            executors={"default": ThreadPoolExecutor(self._file.max_parallel)},
+            job_defaults={"max_instances": 1, "coalesce": True, "misfire_grace_time": None},
+        )
+
+    def run(self) -> list[Result]:
+        """Run until a signal, or with `until_done` until every job is final or blocked; return the last results.
+
+        Raises JobFileUnreadable, the refusals of access, and DaemonRunning.
+        """
+        self._catch_signals()
+        self._claim()
+        try:
+            self._scheduler.start()
+            self._refuse()
+            self._resync(self._file.jobs.values())
+            notify("READY=1", self._environ)
+            self._log("info", f"{self._file.path}: {len(self._file.jobs)} jobs, max_parallel {self._file.max_parallel}")
+            self._watch()
+        finally:
+            notify("STOPPING=1", self._environ)
+            self._finish()
+            self._release()
+        return list(self._results.values())
+
+    # The clock: when a job is asked.
+
+    def _resync(self, jobs: Iterable[Job]) -> None:
+        """Ask of these jobs anew whether they are due, and set their clocks accordingly."""
+        now = datetime.now(UTC)
+        for chosen in select(list(jobs), self._file.live, now.timestamp(), self._tell):
+            if isinstance(chosen, Result):
+                self._note(chosen)
+                if not chosen.final:
+                    self._schedule(self._file.jobs[chosen.job], int(now.timestamp()), now + ASK_AGAIN)
+            else:
+                self._schedule(chosen.plan.job, chosen.since, now if chosen.due else None)
+
+    def _schedule(self, job: Job, since: int, at: datetime | None) -> None:
+        points = Points(job, since, self._log)
+        now = datetime.now(UTC)
+        when = at or points.get_next_fire_time(None, now)
+        if when is None:
+            self._unschedule(job.id)
+            return
+        self._scheduler.add_job(self._fire, points, args=[job.id], id=job.id, next_run_time=when, replace_existing=True)
+
+    def _unschedule(self, name: str) -> None:
+        with contextlib.suppress(JobLookupError):
+            self._scheduler.remove_job(name)
+
+    def _fire(self, name: str) -> None:
+        job_file = self._file
+        if name not in job_file.jobs or self._stop.is_set():
+            return
+        with self._idle:
+            self._running.add(name)
+        try:
+            self._note(run_due(job_file.jobs[name], job_file, self._environ, self._tell, self._stop.is_set))
+        except Exception as error:
+            self._log("error", f"job {name}: an unforeseen fault, {type(error).__name__}: {error}")
+        finally:
+            with self._idle:
+                self._running.discard(name)
+                self._idle.notify_all()
+
+    def _note(self, result: Result) -> None:
+        """Take a result over: a final job is asked no more, one that was refused is asked again in a minute."""
+        self._results[result.job] = result
+        said = str(result.refusal) if result.refusal else "final" if result.final else ""
+        if said != self._said.get(result.job) and result.refusal:
+            self._log("warning", f"job {result.job}: {said}")
+        if said == "final" and self._said.get(result.job) != said:
+            self._log("info", f"job {result.job}: it is final, and nothing more is sent")
+        self._said[result.job] = said
+        if result.final:
+            self._unschedule(result.job)
+        elif result.refusal and not result.ran:
+            self._ask_again(result.job)
+
+    def _ask_again(self, name: str) -> None:
+        known = self._scheduler.get_job(name)
+        soon = datetime.now(UTC) + ASK_AGAIN
+        if known and known.next_run_time and known.next_run_time > soon:
+            known.modify(next_run_time=soon)
+
+    # The poll: edits of jobs.yaml, other commands, the clock.
+
+    def _watch(self) -> None:
+        looked = self._stat()
+        hashed = time.monotonic()
+        offset = time.time() - time.monotonic()
+        while not self._stop.wait(POLL):
+            if self._hangup or self._stat() != looked or time.monotonic() - hashed > HASH_EVERY:
+                self._hangup, looked, hashed = False, self._stat(), time.monotonic()
+                self._reload()
+            if abs(time.time() - time.monotonic() - offset) > DRIFT:
+                offset = time.time() - time.monotonic()
+                self._log("warning", "the clock was changed; every job is asked anew")
+                self._resync(self._file.jobs.values())
+            self._look_at_ledgers()
+            if self._until_done and self._is_done():
+                return
+
+    def _stat(self) -> tuple[int, int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
+
+    def _reload(self) -> None:
+        try:
+            fresh = read_job_file(self._path)
+        except ResumedError as error:
+            if self._said.get("") != str(error):
+                self._log("error", f"{error}; the jobs of the last good file go on")
+            self._said[""] = str(error)
+            return
+        self._said.pop("", None)
+        if fresh.digest == self._file.digest:
+            return
+        old, self._file = self._file, fresh
+        self._claim()
+        for name in {*old.jobs, *old.refused} - set(fresh.jobs):
+            self._unschedule(name)
+            self._results.pop(name, None)
+            self._said.pop(name, None)
+        self._refuse()
+        changed = [job for job in fresh.jobs.values() if old.jobs.get(job.id) != job or old.live != fresh.live]
+        self._resync(changed)
+        self._log("info", f"{fresh.path}: taken over, {len(changed)} jobs new or changed")
+
+    def _refuse(self) -> None:
+        for name, problem in self._file.refused.items():
+            self._note(Result(job=name, refusal=EntryRefused(problem=problem_line(problem))))
+
+    def _folders(self) -> list[Path]:
+        return sorted({plan_job(job, self._file.live).path.parent for job in self._file.jobs.values()})
+
+    def _claim(self) -> None:
+        """Enter this process into every ledger that the file uses. Raises DaemonRunning."""
+        for folder in self._folders():
+            try:
+                with open_folder(folder).writing() as tx:
+                    claim_daemon(tx, str(self._file.path), this_process(), int(time.time()))
+            except DaemonRunning:
+                raise
+            except ResumedError as error:
+                self._log("warning", str(error))
+
+    def _release(self) -> None:
+        for folder in self._folders():
+            with contextlib.suppress(ResumedError), ledger_of(folder).writing() as tx:
+                release_daemon(tx, str(self._file.path), this_process())
+
+    def _look_at_ledgers(self) -> None:
+        """Ask the jobs of a folder anew once another process has written to its ledger."""
+        for folder in self._folders():
+            version: object
+            try:
+                version = ledger_of(folder).data_version()
+            except ResumedError as error:
+                version = str(error)
+            if self._versions.setdefault(folder, version) != version:
+                self._versions[folder] = version
+                self._resync(
+                    job for job in self._file.jobs.values() if plan_job(job, self._file.live).path.parent == folder
+                )
+
+    # The end.
+
+    def _is_done(self) -> bool:
+        names = {*self._file.jobs, *self._file.refused}
+        return not self._running and all(_is_over(self._results.get(name)) for name in names)
+
+    def _catch_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop)
+        signal.signal(signal.SIGHUP, self._on_hangup)
+
+    @property
+    def stopped(self) -> bool:
+        """Tell whether a signal ended the run."""
+        return self._signalled
+
+    def _on_stop(self, number: int, _: FrameType | None) -> None:
+        if self._signalled:
+            os._exit(128 + number)
+        self._signalled = True
+        self._stop.set()
+
+    def _on_hangup(self, *_: object) -> None:
+        self._hangup = True
+
+    def _finish(self) -> None:
+        """Let no slice begin any more, give those in flight `stop_wait`, then end them as interrupted."""
+        self._stop.set()
+        self._scheduler.pause()
+        if not self._wait_idle(self._file.stop_wait):
+            from scheduler.gateway import interrupt_all
+
+            self._log("warning", f"{interrupt_all()} requests end as interrupted")
+            if not self._wait_idle(LAST_SAVES):
+                self._log("error", f"still saving after {LAST_SAVES:g} s: {', '.join(sorted(self._running))}")
+                os._exit(0)
+        self._scheduler.shutdown(wait=True)
+
+    def _wait_idle(self, seconds: float) -> bool:
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._running, timeout=seconds)
+
+
+def _is_over(result: Result | None) -> bool:
+    return result is not None and (result.final or isinstance(result.refusal, Blocked | AccessRefused))

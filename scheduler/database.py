@@ -1,0 +1,192 @@
+"""One SQLite file: made privately, opened once a process, read and written in whole transactions.
+
+Nothing but SQLite ever opens the file: closing any other descriptor of it would drop SQLite's locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from scheduler.errors import (
+    DiskFull,
+    LedgerBusy,
+    LedgerDamaged,
+    LedgerForeign,
+    PermissionRefused,
+    ReadOnlyStorage,
+    ResumedError,
+    StorageFailed,
+)
+from scheduler.files import check_writers, create, inode, is_regular, os_refusal, sync_folder, user_name
+
+Connection = sqlite3.Connection
+BUSY_SECONDS = 5.0
+APPLICATION_ID = 0x72657375  # "resu"
+
+
+class Database:
+    """A connection that all threads of this process share, one transaction at a time."""
+
+    def __init__(self, path: Path, schema: str, version: int) -> None:
+        self.path = path
+        self._schema = schema
+        self._version = version
+        self._lock = threading.RLock()
+        self._connection: Connection | None = None
+        self._inode: tuple[int, int] | None = None
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Run one durable transaction; any exception inside it undoes it.
+
+        Raises LedgerBusy after 5 s of waiting, DiskFull, StorageFailed, LedgerDamaged, LedgerForeign and the refusals
+        of access.
+        """
+        with self._lock, _translated(self.path):
+            connection = self._current()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Run reads on one snapshot, through the connection that writes."""
+        with self._lock, _translated(self.path):
+            connection = self._current()
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
+
+    def data_version(self) -> tuple[tuple[int, int] | None, int]:
+        """Return a value that changes whenever another process has written, or another file stands at the path."""
+        with self._lock, _translated(self.path):
+            version = self._current().execute("PRAGMA data_version").fetchone()[0]
+            return self._inode, version
+
+    def close(self) -> None:
+        """Close the connection; the next use opens it again."""
+        with self._lock, _translated(self.path):
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _current(self) -> Connection:
+        """Return the connection, opened anew where another file stands at the path than the one that was opened."""
+        if self._connection is None or inode(self.path) != self._inode:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            _make_private(self.path)
+            before = inode(self.path)
+            connection = _connect(self.path, "rw")
+            try:
+                self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection, self._inode = connection, before
+        return self._connection
+
+    def _prepare(self, connection: Connection) -> None:
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        if _is_new(connection):
+            # Committed before WAL is on, so that a lost -wal leaves a ledger without rows, never one without tables.
+            for statement in self._schema.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={self._version}")
+        connection.execute("COMMIT")
+        check_identity(connection, self.path, self._version)
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
+@contextlib.contextmanager
+def read_only(path: Path, version: int) -> Iterator[Connection | None]:
+    """Read one snapshot without writing a row; None where there is no file, or an unfinished one of no bytes.
+
+    A folder that cannot be written to is read as immutable, and only where no -wal stands beside the file.
+    """
+    with _translated(path):
+        if not is_regular(path) or not path.stat().st_size:
+            yield None
+            return
+        mode = "ro"
+        if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
+            mode = "ro&immutable=1"
+        with contextlib.closing(_connect(path, mode)) as connection:
+            check_identity(connection, path, version)
+            connection.execute("BEGIN")
+            yield connection
+
+
+def check_identity(connection: Connection, path: Path, version: int) -> None:
+    """Raise LedgerForeign where the file is another program's, or of a version that this one does not know."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application != APPLICATION_ID:
+        raise LedgerForeign(path=path, detail="another program made it")
+    found = connection.execute("PRAGMA user_version").fetchone()[0]
+    if found != version:
+        raise LedgerForeign(path=path, detail=f"its version is {found}, and this program knows {version}")
+
+
+def _is_new(connection: Connection) -> bool:
+    return not any(
+        connection.execute(query).fetchone()[0]
+        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    )
+
+
+def _connect(path: Path, mode: str) -> Connection:
+    return sqlite3.connect(
+        f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False
+    )
+
+
+def _make_private(path: Path) -> None:
+    """Make the file with mode 0600 whatever the umask, or check the one that is there."""
+    if not is_regular(path):
+        with contextlib.suppress(FileExistsError):
+            os.close(create(path))
+            sync_folder(path.parent)
+    check_writers(path, path.stat())
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _refusal(path, error) from error
+    except OSError as error:
+        raise os_refusal(path, error) from error
+
+
+def _refusal(path: Path, error: sqlite3.Error) -> ResumedError:
+    primary = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return LedgerBusy(path=path)
+    disk = os.statvfs(path.parent)
+    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN) and disk.f_flag & os.ST_RDONLY:
+        return ReadOnlyStorage(path=path)
+    # SQLite reports a -shm file that it cannot extend as an I/O error.
+    full = primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and not (disk.f_bavail and disk.f_favail)
+    if primary == sqlite3.SQLITE_FULL or full:
+        return DiskFull(path=path, purpose="the ledger")
+    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+        return PermissionRefused(path=path, user=user_name(os.geteuid()), reason=str(error))
+    if primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS):
+        return StorageFailed(path=path, reason=str(error))
+    return LedgerDamaged(path=path, detail=str(error))

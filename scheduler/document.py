@@ -1,0 +1,127 @@
+"""The document as bytes: written one way, read strictly. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from scheduler.state import State
+
+MAX_BYTES = 16 * 1024 * 1024
+MAX_DEPTH = 64
+
+_STATE: TypeAdapter[State] = TypeAdapter(State)
+
+
+class InvalidDocument(ValueError):
+    """The bytes are not a valid document; the text says where."""
+
+
+def digest(body: bytes) -> str:
+    """Return the SHA-256 of the exact bytes, so that no change of any bit goes unseen."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def dump(state: State) -> bytes:
+    """Return the document's bytes.
+
+    Raises InvalidDocument where the state is none: nothing that could not be read again is ever written.
+    """
+    check(state)
+    try:
+        body = json.dumps(state, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidDocument(f"not JSON: {error}") from error
+    if len(body) > MAX_BYTES:
+        raise InvalidDocument(f"{len(body)} bytes, and {MAX_BYTES} are the most")
+    return body
+
+
+def parse(body: bytes) -> State:
+    """Read a document strictly: UTF-8, one object, no key twice, no NaN, no unknown key, role or status.
+
+    Raises InvalidDocument.
+    """
+    return check(read_object(body))
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Read one JSON object strictly, whatever its keys. Raises InvalidDocument."""
+    if len(body) > MAX_BYTES:
+        raise InvalidDocument(f"{len(body)} bytes, and {MAX_BYTES} are the most")
+    if not body.strip():
+        raise InvalidDocument("the file is empty")
+    try:
+        text = body.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        text.encode("utf-8")
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:
+        raise InvalidDocument(f"not strict JSON: {error or type(error).__name__}") from error
+    if not isinstance(value, dict):
+        raise InvalidDocument(f"expected a JSON object, found {_kind(value)}")
+    if _depth(value) > MAX_DEPTH:
+        raise InvalidDocument(f"nested deeper than {MAX_DEPTH}")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _kind(value: object) -> str:
+    return {type(None): "null", list: "a list", str: "a text"}.get(type(value), f"a {type(value).__name__}")
+
+
+def _depth(value: object) -> int:
+    level: Iterable[object] = [value]
+    depth = 0
+    while level := [
+        inner
+        for item in level
+        if isinstance(item, dict | list)
+        for inner in (item.values() if isinstance(item, dict) else item)
+    ]:
+        depth += 1
+    return depth
+
+
+def check(value: object) -> State:
+    """Return the value as a State if it is a valid one; the text of InvalidDocument names the first fault."""
+    try:
+        state = _STATE.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidDocument(f"{where or 'document'}: {first['msg']}") from None
+    if fault := _contradiction(state):
+        raise InvalidDocument(fault)
+    return state
+
+
+def _contradiction(state: State) -> str | None:
+    history = state["history"]
+    if [entry["number"] for entry in history] != list(range(1, state["attempts"] + 1)):
+        return f"attempts is {state['attempts']}, and history numbers {[entry['number'] for entry in history]}"
+    if any(entry["outcome"] is None for entry in history[:-1]):
+        return "an attempt before the last has no outcome"
+    if any((entry["outcome"] is None) != (entry["finished"] is None) for entry in history):
+        return "an attempt has an outcome without an end, or an end without an outcome"
+    if (state["answer"] is not None) != (state["status"] == "done"):
+        return f"status is {state['status']}, and answer is {'null' if state['answer'] is None else 'a text'}"
+    if state["status"] == "exhausted" and not history:
+        return "exhausted without an attempt"
+    if state["status"] != "ready" and history and history[-1]["outcome"] is None:
+        return f"status is {state['status']}, and the last attempt is open"
+    return None

@@ -1,0 +1,88 @@
+"""How a job runs now, and the due rule: when it owes a slice. Pure but for the real path of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from scheduler import offline
+from scheduler.checkpoint import locate
+from scheduler.errors import ProviderNotReady
+from scheduler.job import Job
+from scheduler.roster import Facts, Sighting
+from scheduler.trigger import last_point, next_point
+
+REHEARSAL = "rehearsal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a job runs now: at which path, and as a rehearsal by the demo model or by its own provider."""
+
+    job: Job
+    path: Path
+    rehearsal: bool
+
+    @property
+    def offline(self) -> bool:
+        """Tell whether the demo model answers."""
+        return self.rehearsal or self.job.provider.offline
+
+    @property
+    def sighting(self) -> Sighting:
+        """The job as the ledger knows it."""
+        return Sighting(self.job.id, self.path.name, f"{self.job.schedule} ({self.job.timezone})")
+
+
+def plan_job(job: Job, live: bool) -> Plan:
+    """Say how a job runs: a real provider's job is rehearsed beside its checkpoint while `live` is false."""
+    path = locate(job.checkpoint)
+    rehearsal = not live and not job.provider.offline
+    return Plan(job=job, path=path.parent / REHEARSAL / path.name if rehearsal else path, rehearsal=rehearsal)
+
+
+def model_of(plan: Plan, environ: Mapping[str, str]) -> str:
+    """Return the model's name: the job's, else the provider's, else the environment's. Raises ProviderNotReady."""
+    if plan.rehearsal:
+        return offline.MODEL
+    provider = plan.job.provider
+    named = plan.job.model or provider.model or environ.get(provider.model_env or "", "").strip()
+    if named or provider.offline:
+        return named or offline.MODEL
+    hint = f", or set {provider.model_env}" if provider.model_env else ""
+    raise ProviderNotReady(provider=provider.name, problem=f"no model is named; write one in jobs.yaml{hint}")
+
+
+def due_point(job: Job, facts: Facts, since: int, now: float) -> int | None:
+    """Return the point that a job owes a slice, in UTC seconds; None where it owes none.
+
+    It is the newest point at or before now, not before `since`, without a slice yet, and far enough from the last of
+    several failures in a row (`after_failure`). Missed points are made up once by this rule alone.
+    """
+    if facts.status != "ready" or facts.open is not None:
+        return None
+    point = last_point(job.schedule, job.timezone, _moment(now), _moment(since))
+    seconds = int(point.timestamp()) if point else since - 1
+    if seconds < since or seconds in facts.points:
+        return None
+    return seconds if seconds >= _resumes_at(job, facts) else None
+
+
+def next_due(job: Job, facts: Facts, since: int, now: float) -> datetime | None:
+    """Return the next moment at which a ready job can be due: now, where it is, else a point that is far enough."""
+    if due_point(job, facts, since, now) is not None:
+        return _moment(now)
+    after = max(now, _resumes_at(job, facts) - 1)
+    return next_point(job.schedule, job.timezone, _moment(after), _moment(since))
+
+
+def _resumes_at(job: Job, facts: Facts) -> int:
+    if not (facts.failures and job.after_failure) or facts.ended_at is None:
+        return 0
+    return facts.ended_at + job.after_failure[min(facts.failures, len(job.after_failure)) - 1]
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

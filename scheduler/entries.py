@@ -1,0 +1,299 @@
+"""The shape of jobs.yaml: its keys, their types and limits, its JSON Schema, and each misfit in plain words.
+
+What may hold a key (`key:` and below, `base_url`) is never part of a message.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import re
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from scheduler import trigger
+from scheduler.address import check_base_url
+from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE
+from scheduler.positions import QUOTE, Odd, Path
+from scheduler.state import MAX_STEPS
+
+
+class Misfit(NamedTuple):
+    """A key or value that does not fit: its path from the top, one sentence, and what to do about it."""
+
+    path: Path
+    message: str
+    hint: str = ""
+    at_key: bool = False
+
+
+class _Refused(ValueError):
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise _Refused("it is blank")
+    return text
+
+
+def _path(text: str) -> str:
+    if re.search(r"[\x00-\x1f\x7f]", text):
+        raise _Refused("a path holds no control characters")
+    os.fsencode(text)  # a ValueError where this machine's file names cannot spell it
+    if text.startswith("~"):
+        raise _Refused("~ is not read as a home folder", "write the whole path")
+    return text
+
+
+def _checkpoint(text: str) -> str:
+    name = text.rpartition("/")[2]
+    if name in ("", ".", ".."):
+        raise _Refused("this names a folder", "name a file in it, such as checkpoints/report.json")
+    if name.startswith(".") or name.endswith(".lock") or len(name.encode()) > 200:
+        raise _Refused("a checkpoint's name starts with no dot, does not end in .lock, and has at most 200 bytes")
+    return text
+
+
+def _like_a_key(text: str) -> bool:
+    mixed = len(text) >= 20 and all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+    return mixed or bool(re.match("(sk|pk|rk|gsk|hf|xai)[-_]|[0-9a-fA-F]{32}", text))
+
+
+def _variable(name: str) -> str:
+    if _like_a_key(name) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,99}", name):
+        raise _Refused("expected the name of an environment variable, never the key itself", "key: {env: LOCAL_KEY}")
+    return name
+
+
+def _zone(name: str) -> str:
+    trigger.check_schedule(DEFAULT_SCHEDULE, name)
+    return name
+
+
+def _schedule(text: str) -> str:
+    trigger.check_schedule(text, "UTC")
+    return text
+
+
+def _duration(value: Any) -> int:
+    if not isinstance(value, str):
+        raise _Refused("expected a duration", 'write it with its unit, such as "90s", "15m" or "6h"')
+    return trigger.parse_duration(value)
+
+
+def _timeout(value: Any) -> float:
+    seconds = float(value if type(value) in (int, float) else _duration(value))
+    if not 0 < seconds <= 3600:
+        raise _Refused("it must be more than 0 and at most 3600 seconds")
+    return seconds
+
+
+_PAUSES: Final = "Pauses after failed attempts in a row; [] for none."
+_DEFAULT: Final[dict[str, Any]] = {"default": ["15m", "1h", "6h"]}
+_CLOSED: Final[dict[str, Any]] = {"additionalProperties": False}
+_DURATION: Final = {"type": "string", "pattern": "^[0-9]+[smhd]$"}
+_TIMEOUT: Final = {"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 3600}, _DURATION]}
+Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
+PathText = Annotated[Text, AfterValidator(_path)]
+Checkpoint = Annotated[PathText, AfterValidator(_checkpoint)]
+Variable = Annotated[str, AfterValidator(_variable)]
+Credential = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
+Zone = Annotated[Text, AfterValidator(_zone)]
+Schedule = Annotated[Text, AfterValidator(_schedule)]
+Duration = Annotated[int, PlainValidator(_duration), WithJsonSchema(_DURATION)]
+Timeout = Annotated[float, PlainValidator(_timeout), WithJsonSchema(_TIMEOUT)]
+
+
+class Entry(BaseModel, extra="forbid", strict=True):
+    """A mapping of the file; a field that is None was not given, for null itself is never a value here."""
+
+
+class BudgetEntry(Entry):
+    """What all jobs together may spend."""
+
+    requests_per_day: int | None = Field(None, ge=0, description="Live requests of one UTC day.")
+
+
+class KeyEntry(Entry, json_schema_extra={"minProperties": 1, "maxProperties": 1}):
+    """Where the key is found: exactly one of env, file and credential. The key itself never stands in this file."""
+
+    env: Variable | None = Field(None, description="The name of an environment variable.")
+    file: PathText | None = Field(None, description="The path of a file that holds the key and nothing else.")
+    credential: Credential | None = Field(None, description="The name of a systemd credential (LoadCredential=).")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exactly_one(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) != 1:
+            raise _Refused("expected exactly one of env, file and credential", "key: {env: LOCAL_KEY}")
+        return value
+
+
+class ProviderEntry(Entry):
+    """A chat-completions endpoint; in an entry named mandapi, what is given replaces the built-in value."""
+
+    allow_http: bool = Field(False, description="Allow http:// to another machine.")
+    base_url: str | None = Field(None, description="The address in front of /chat/completions.")
+    model: Text | None = Field(None, description="The model, unless a job names its own.")
+    key: KeyEntry | None = Field(None, description="Where the key is found; leave it out where none is needed.")
+    timeout: Timeout | None = Field(None, description='The total time of one request: seconds, or "10m".')
+    max_tokens: int | None = Field(None, gt=0, description="The most tokens of one reply.")
+    proxy: Literal["env"] | None = Field(None, description="env: use the proxy that the environment names.")
+    last_attempt: Literal["none", "omit"] | None = Field(None, description="How the last attempt forbids tools.")
+
+    @field_validator("base_url")
+    @classmethod
+    def _address(cls, base_url: str, info: ValidationInfo) -> str:
+        trimmed = base_url.strip()
+        check_base_url(trimmed, info.data.get("allow_http", True))
+        return trimmed.rstrip("/")
+
+
+class JobEntry(Entry):
+    """One task with one answer."""
+
+    task: Text = Field(description="What the model is asked, in plain words.")
+    checkpoint: Checkpoint = Field(description="The file that keeps this job's progress; each job has its own.")
+    provider: Text = Field("mandapi", description="The provider to ask: mandapi, demo (offline), or one of providers.")
+    model: Text | None = Field(None, description="The model; it outranks the provider's.")
+    schedule: Schedule = Field(DEFAULT_SCHEDULE, description='Five cron fields, @daily and the like, or "every 15m".')
+    timezone: Zone | None = Field(None, description="The zone of the schedule, such as Europe/Madrid.")
+    read: list[PathText] = Field([], description="Files and folders that the model may read.")
+    after_failure: list[Duration] | None = Field(None, description=_PAUSES)
+    catch_up: bool = Field(True, description="false: skip the points that were missed while nothing ran.")
+    max_attempts: int = Field(MAX_STEPS, ge=1, le=MAX_STEPS, description="Attempts for this job; four are the most.")
+
+
+class FileEntry(Entry):
+    """The whole file."""
+
+    live: bool = Field(False, description="false: jobs of real providers are rehearsed offline and cost nothing.")
+    timezone: Zone = Field("UTC", description="The zone of all schedules, such as Europe/Madrid.")
+    max_parallel: int = Field(8, ge=1, le=1000, description="Slices at the same time.")
+    stop_wait: Duration = Field(80, description="How long a stop waits.", json_schema_extra={"default": "80s"})
+    budget: BudgetEntry = Field(default_factory=BudgetEntry, description="What all jobs together may spend.")
+    after_failure: list[Duration] = Field(list(DEFAULT_AFTER_FAILURE), description=_PAUSES, json_schema_extra=_DEFAULT)
+    base: PathText | None = Field(None, description="Where relative paths start; else the folder above config/.")
+    providers: dict[Id, ProviderEntry] = Field({}, description="Endpoints, by name.", json_schema_extra=_CLOSED)
+    jobs: dict[Id, JobEntry] = Field(description="The jobs, by id.", json_schema_extra={**_CLOSED, "minProperties": 1})
+
+
+class _Schema(GenerateJsonSchema):
+    """Leaves out what only says that a field may be missing: null and the default None."""
+
+    def nullable_schema(self, schema: Any) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        made = super().default_schema(schema)
+        return {key: value for key, value in made.items() if (key, value) != ("default", None)}
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the file's JSON Schema (2020-12), for editors."""
+    return {"$schema": _Schema.schema_dialect, **FileEntry.model_json_schema(schema_generator=_Schema)}
+
+
+def check(data: Any) -> tuple[FileEntry | None, list[Misfit]]:
+    """Check the plain data of the whole file; return it as a FileEntry, or every misfit."""
+    try:
+        return FileEntry.model_validate(data), []
+    except ValidationError as error:
+        return None, [_misfit(item) for item in error.errors(include_url=False)]
+
+
+_ID_RULE: Final = "1 to 64 small letters, digits, dots, dashes and underscores, a letter or digit first"
+_MAPPING: Final = ("a mapping", 'write "key: value" lines under it')
+_WANTED: Final = {
+    "string_type": ("text", QUOTE),
+    "bool_type": ("true or false", "write true or false"),
+    "int_type": ("a whole number", "write digits only, without quotes"),
+    "list_type": ("a list", "put square brackets around it"),
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+}
+_LIMITS: Final = {
+    "greater_than_equal": "it must be at least {ge}",
+    "greater_than": "it must be more than {gt}",
+    "less_than_equal": "it must be at most {le}",
+    "literal_error": "expected {expected}",
+    "string_pattern_mismatch": "expected a plain name of letters, digits, dots, dashes and underscores",
+}
+
+
+def _misfit(item: Any) -> Misfit:
+    path, kind, context = item["loc"], item["type"], item.get("ctx", {})
+    if kind == "missing":
+        return Misfit(path, f"{path[-1]} is missing", at_key=True)
+    if kind == "extra_forbidden":
+        return Misfit(path, _unknown(path), at_key=True)
+    if kind == "string_pattern_mismatch" and path[-1] == "[key]":
+        return Misfit(path[:-1], f"this is no {path[0][:-1]} id: {_ID_RULE}", at_key=True)
+    if kind == "model_type" and _of_key(path):
+        return Misfit(path, "key: expected where the key is found, never the key itself", "key: {env: LOCAL_KEY}")
+    return Misfit(path, *_wrong(path, kind, item["input"], context))
+
+
+def _of_key(path: Path) -> bool:
+    return path[:1] == ("providers",) and path[2:3] == ("key",)
+
+
+def _unknown(path: Path) -> str:
+    name, known = str(path[-1])[:40], tuple(_model_of(path).model_fields)
+    if _of_key(path[:-1]) or _like_a_key(name):
+        return f"unknown key; expected {', '.join(known)}"
+    return f"unknown key {name}{nearest(name, known)}"
+
+
+@functools.lru_cache(maxsize=1024)
+def nearest(name: str, known: tuple[str, ...]) -> str:
+    """Return "; did you mean X?", or nothing where no known name is near."""
+    found = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _model_of(path: Path) -> type[Entry]:
+    if _of_key(path[:-1]):
+        return KeyEntry
+    if len(path) == 1:
+        return FileEntry
+    models: dict[str, type[Entry]] = {"jobs": JobEntry, "providers": ProviderEntry, "budget": BudgetEntry}
+    return models[str(path[0])]
+
+
+def _wrong(path: Path, kind: str, value: Any, context: dict[str, Any]) -> tuple[str, str]:
+    label = ".".join(str(part) for part in path[2 if path[:1] == ("jobs",) else 0 :] if isinstance(part, str))
+    start = f"{label}: " if label else ""
+    if kind in _WANTED:
+        wanted, hint = _WANTED[kind]
+        return f"{start}expected {wanted}, found {_found(value, secret=_of_key(path))}", hint
+    if kind in _LIMITS:
+        return start + _LIMITS[kind].format_map(context).replace("'", ""), ""
+    cause = context.get("error", "this value does not fit")
+    return f"{start}{cause}", getattr(cause, "hint", "")
+
+
+def _found(value: object, *, secret: bool) -> str:
+    if isinstance(value, Odd):
+        shown = "a word" if secret else value.text[:40]
+        return "nothing" if value.nothing else f"{shown}, which YAML reads in more than one way"
+    names = {bool: str(value).lower(), str: "text", list: "a list", dict: "a mapping"}
+    return names.get(type(value), "a number")

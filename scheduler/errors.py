@@ -1,0 +1,290 @@
+"""Every refusal, in one tree.
+
+A class's docstring is its sentence for people: the first paragraph, filled from the attributes.
+
+    ResumedError
+    ├── UsageRefused        the command line
+    ├── JobFileUnreadable   jobs.yaml as a whole
+    ├── AccessRefused       the operating system or its modes say no:
+    │                       PermissionRefused, WrongUser, WritableByOthers
+    ├── StorageRefused      the disk says no: DiskFull, ReadOnlyStorage, StorageFailed
+    ├── Later               nothing was counted, and it will be due again by itself:
+    │                       CheckpointBusy, LedgerBusy, ProviderResting, BudgetSpent, PointTaken, DaemonRunning
+    ├── Blocked             nothing was counted, and a person must act:
+    │                       EntryRefused, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged, StateStale,
+    │                       LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused, ProviderNotReady,
+    │                       ProviderRefusing, RequestRefused, SourceRefused
+    ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
+    └── AskFailed           the attempt was spent, and no usable reply came
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+
+from scheduler.job import Problem
+
+
+@typing.dataclass_transform(kw_only_default=True, eq_default=False)
+class ResumedError(Exception):
+    """Something was refused."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+    def __str__(self) -> str:
+        """Fill the class's sentence; without docstrings (python -OO) name the class and its facts."""
+        if not type(self).__doc__:
+            return f"{type(self).__name__}: {vars(self)}"
+        return " ".join(inspect.cleandoc(type(self).__doc__ or "").split("\n\n")[0].split()).format_map(vars(self))
+
+
+class UsageRefused(ResumedError):
+    """{message}"""
+
+    message: str
+
+
+class JobFileUnreadable(ResumedError):
+    """{path}: {message}"""
+
+    path: str
+    message: str
+    problems: tuple[Problem, ...] = ()
+
+
+class AccessRefused(ResumedError):
+    """The operating system says no."""
+
+
+class PermissionRefused(AccessRefused):
+    """{path}: permission denied for user {user} ({reason}); nothing was sent."""
+
+    path: object
+    user: str
+    reason: str
+
+
+class WrongUser(AccessRefused):
+    """{folder} belongs to {owner}, and you are {user}; run it as its owner: sudo -u {owner} {command}"""
+
+    folder: object
+    owner: str
+    user: str
+    command: str
+
+
+class WritableByOthers(AccessRefused):
+    """{path} can be changed by other users ({detail}); take that away: chmod {chmod} {path}"""
+
+    path: object
+    detail: str
+    chmod: str
+
+
+class StorageRefused(ResumedError):
+    """The disk says no."""
+
+
+class DiskFull(StorageRefused):
+    """{path}: no space left on the disk for {purpose}; free some space, then it goes on by itself."""
+
+    path: object
+    purpose: str
+
+
+class ReadOnlyStorage(StorageRefused):
+    """{path}: the file system is read-only; nothing was sent."""
+
+    path: object
+
+
+class StorageFailed(StorageRefused):
+    """{path}: the disk failed ({reason})."""
+
+    path: object
+    reason: str
+
+
+class Later(ResumedError):
+    """Not now; nothing was counted, and it will be due again by itself."""
+
+
+class CheckpointBusy(Later):
+    """{path} is in use by another process or thread; nothing was counted."""
+
+    path: object
+
+
+class LedgerBusy(Later):
+    """{path} is locked by another process; nothing was counted."""
+
+    path: object
+
+
+class ProviderResting(Later):
+    """Provider {provider} rests until {until}: {reason}"""
+
+    provider: str
+    until: str
+    reason: str
+
+
+class BudgetSpent(Later):
+    """The budget of {budget} requests a day is spent; the next day starts at 00:00 UTC."""
+
+    budget: int
+
+
+class PointTaken(Later):
+    """The point {point} already has its slice."""
+
+    point: str
+
+
+class Blocked(ResumedError):
+    """Not until a person acts; nothing was counted."""
+
+
+class EntryRefused(Blocked):
+    """{problem}"""
+
+    problem: str
+
+
+class CheckpointUnknown(Blocked):
+    """{path} is not a file that this ledger ever published ({detail}); it is left as it is.
+    If it was damaged or edited, "resumed repair" puts the last good one back; if it came from elsewhere,
+    "resumed adopt" takes it over with its attempts.
+    """
+
+    path: object
+    detail: str
+
+
+class CheckpointMoved(Blocked):
+    """Job {job} has spent attempts under {old}, and jobs.yaml now names {new}; put the path back,
+    or start a new allowance on purpose: resumed renew {job} --reason TEXT --confirm {job}
+    """
+
+    job: str
+    old: str
+    new: str
+
+
+class TaskChanged(Blocked):
+    """The task differs from the one that was started: {difference}. Put it back ("resumed show {job} --task"
+    prints it), or go on with the new one and the attempts that are left: resumed revise {job} --reason TEXT
+    """
+
+    job: str
+    difference: str
+
+
+class ModelChanged(Blocked):
+    """The checkpoint was started with model {saved}, and the job now names {current}. Put it back (a job's model
+    outranks the provider's, which outranks the environment's), or go on with the new one and the attempts that are
+    left: resumed revise {job} --reason TEXT
+    """
+
+    job: str
+    saved: str
+    current: str
+
+
+class StateStale(Blocked):
+    """{path}: the state handed over is not the one that is stored; load it again."""
+
+    path: object
+
+
+class LedgerDamaged(Blocked):
+    """{path} is damaged ({detail}); no job of its folder runs. Set it aside, then "resumed adopt --all"
+    takes the checkpoints over with their attempts.
+    """
+
+    path: object
+    detail: str
+
+
+class LedgerForeign(Blocked):
+    """{path} is not a ledger that this version knows ({detail}); no job of its folder runs."""
+
+    path: object
+    detail: str
+
+
+class NotAFile(Blocked):
+    """{path} is {kind}, not a regular file; it is left as it is."""
+
+    path: object
+    kind: str
+
+
+class MaintenanceRefused(Blocked):
+    """{message}"""
+
+    message: str
+
+
+class ProviderNotReady(Blocked):
+    """Provider {provider}: {problem}"""
+
+    provider: str
+    problem: str
+
+
+class ProviderRefusing(Blocked):
+    """Provider {provider} refused ({reason}); it is asked again once its entry or key changes,
+    or after: resumed unblock {provider}
+    """
+
+    provider: str
+    reason: str
+
+
+class RequestRefused(Blocked):
+    """The request cannot be sent: {reason}"""
+
+    reason: str
+
+
+class SourceRefused(Blocked):
+    """read: {path}: {reason}"""
+
+    path: object
+    reason: str
+
+
+class DaemonRunning(Later):
+    """A daemon already runs {config}: process {pid}, since {since}."""
+
+    config: str
+    pid: int
+    since: str
+
+
+class ReplyOrphaned(ResumedError):
+    """{path}: another process changed the checkpoint while attempt {attempt} waited for its reply; the reply is kept
+    among the ledger's orphans, and the attempt stays counted.
+    """
+
+    path: object
+    attempt: int
+
+
+class AskFailed(ResumedError):
+    """{reason}
+
+    What an `ask` raises when it can say more than an exception's name: the outcome from `state.Outcome`, whether the
+    request may be billed, and for how many seconds the provider asked to be left alone.
+    """
+
+    outcome: str
+    reason: str
+    billed: str = "maybe"
+    retry_after: float | None = None
+    rests: str = "none"

@@ -1,0 +1,232 @@
+"""Files that this program trusts: who may change them, reading a regular one, publishing one durably."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import grp
+import os
+import pwd
+import re
+import secrets
+import shlex
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from scheduler.errors import (
+    DiskFull,
+    NotAFile,
+    PermissionRefused,
+    ReadOnlyStorage,
+    ResumedError,
+    StorageFailed,
+    WritableByOthers,
+    WrongUser,
+)
+
+_KINDS = {
+    stat.S_IFREG: "a regular file",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def file_kind(mode: int) -> str:
+    """Name the kind of file that a mode stands for."""
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
+
+
+def user_name(uid: int) -> str:
+    """Return the name of a user, or the number where the machine knows none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"#{uid}"
+
+
+def os_refusal(path: Path, error: OSError, purpose: str = "what must be saved") -> ResumedError:
+    """Return the refusal that says what an error of the operating system means for this path."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return DiskFull(path=path, purpose=purpose)
+    if error.errno == errno.EROFS:
+        return ReadOnlyStorage(path=path)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return PermissionRefused(path=path, user=user_name(os.geteuid()), reason=os.strerror(error.errno))
+    return StorageFailed(path=path, reason=error.strerror or str(error))
+
+
+@contextlib.contextmanager
+def translated(path: Path, purpose: str = "what must be saved") -> Iterator[None]:
+    """Turn an OSError of the block into our own refusal."""
+    try:
+        yield
+    except OSError as error:
+        raise os_refusal(path, error, purpose) from error
+
+
+def is_regular(path: Path) -> bool:
+    """Tell whether a regular file stands there; False where nothing does. Raises NotAFile on anything else."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(mode):
+        raise NotAFile(path=path, kind=file_kind(mode))
+    return True
+
+
+def inode(path: Path) -> tuple[int, int] | None:
+    """Return what tells one file from another at the same path; None where there is none."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def read_regular(path: Path, limit: int) -> bytes | None:
+    """Return at most limit + 1 bytes of a regular file, or None where nothing stands at the path.
+
+    Never follows a link and never waits on a FIFO. Raises NotAFile and the refusals of access and storage.
+    """
+    with translated(path):
+        if not is_regular(path):
+            return None
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        with open(descriptor, "rb") as file:
+            mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
+                raise NotAFile(path=path, kind=file_kind(mode))
+            return file.read(limit + 1)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that another user owns, or that others can change.
+
+    Group write is allowed where the group is the owner's private one. Raises WrongUser, WritableByOthers, NotAFile.
+    """
+    with translated(folder):
+        found = folder.stat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotAFile(path=folder, kind=file_kind(found.st_mode))
+    if found.st_uid != os.geteuid():
+        raise WrongUser(
+            folder=folder,
+            owner=user_name(found.st_uid),
+            user=user_name(os.geteuid()),
+            command=shlex.join(sys.argv),
+        )
+    check_writers(folder, found)
+
+
+def check_writers(path: Path, found: os.stat_result) -> None:
+    """Raise WritableByOthers where anyone but the owner can change the file."""
+    if found.st_mode & stat.S_IWOTH:
+        raise WritableByOthers(path=path, detail="every user may write", chmod="go-w")
+    if found.st_mode & stat.S_IWGRP and not is_private_group(found.st_gid, found.st_uid):
+        raise WritableByOthers(path=path, detail="its group may write", chmod="g-w")
+
+
+def is_private_group(gid: int, uid: int) -> bool:
+    """Tell whether a group is the user's own: the same name, and no other member."""
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    primary = {entry.pw_name for entry in pwd.getpwall() if entry.pw_gid == gid}
+    return group.gr_name == user.pw_name and {*group.gr_mem, *primary} <= {user.pw_name}
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, with mode 0700; leave an existing one as it is."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    with translated(folder), contextlib.suppress(FileExistsError):
+        folder.mkdir(0o700)
+        folder.chmod(0o700)
+        sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def publish(path: Path, body: bytes) -> None:
+    """Put the bytes at the path in one step: a private sibling, made durable, renamed over it.
+
+    The new name itself is not synced: the ledger knows the document, and an older file is put right on the next load.
+    """
+    sibling = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    with translated(path):
+        descriptor = create(sibling)
+        try:
+            with open(descriptor, "wb", buffering=0) as file:
+                _write_all(file.fileno(), body)
+                os.fsync(descriptor)
+            sibling.rename(path)
+        except BaseException:
+            sibling.unlink(missing_ok=True)
+            raise
+
+
+def create(path: Path) -> int:
+    """Make a new private file and return its open descriptor."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)  # a umask may have taken the owner's own rights
+    return descriptor
+
+
+def _write_all(descriptor: int, body: bytes) -> None:
+    view = memoryview(body)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove the siblings that a killed `publish` of this very path left; call it only with the lock held."""
+    leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
+    with translated(path), os.scandir(path.parent) as entries:
+        for entry in [entry.path for entry in entries if leftover.fullmatch(entry.name)]:
+            Path(entry).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def reserved(path: Path, size: int) -> Iterator[None]:
+    """Hold `size` bytes of disk beside the path while the block runs. Raises DiskFull where they are not there.
+
+    The file has no name from its start on, so a killed process leaves nothing behind.
+    """
+    sibling = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    with translated(path, purpose="the reply (nothing was sent)"):
+        descriptor = create(sibling)
+    try:
+        with translated(path, purpose="the reply (nothing was sent)"):
+            sibling.unlink()
+            _allocate(descriptor, size)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+        return
+    block = bytes(64 * 1024)
+    for _ in range(-(-size // len(block))):
+        _write_all(descriptor, block)

@@ -1,0 +1,259 @@
+"""One HTTP exchange with one total deadline: the only door to a provider."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import json
+import logging
+import queue
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, Self
+
+import httpx
+
+from scheduler.address import check_base_url
+from scheduler.errors import AskFailed, ProviderNotReady, RequestRefused
+from scheduler.job import Provider
+from scheduler.keys import key_fault, one_line
+from scheduler.keys import read_key as read_key
+from scheduler.reply import REPLY_LIMIT, judge_response
+
+REQUEST_LIMIT: Final = 8 * 1024 * 1024
+
+_FIELDS = ("model", "messages", "tools", "tool_choice", "max_tokens")
+_SECRET = 16  # shorter keys are placeholders such as "ollama", which an answer may well contain
+_CLOSED = re.compile("disconnected|closed")
+
+for _name in ("httpx", "httpcore"):  # at DEBUG they print a reply's headers, which may repeat the key
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+
+def check_url(base_url: str, *, allow_http: bool) -> str:
+    """Return the endpoint `<base_url>/chat/completions`. Raises ValueError as `address.check_base_url` does."""
+    base = base_url.strip()
+    check_base_url(base, allow_http)
+    return base.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
+
+
+def encode(request: Mapping[str, Any]) -> bytes:
+    """Return the body of the POST, at most 8 MiB of JSON. Raises RequestRefused."""
+    fields = {name: request[name] for name in _FIELDS if request.get(name) is not None}
+    try:
+        body = json.dumps(fields | {"stream": False}, ensure_ascii=False, allow_nan=False).encode()
+        fault = f"{len(body)} bytes, and {REQUEST_LIMIT} are the most" if len(body) > REQUEST_LIMIT else ""
+    except (TypeError, ValueError, RecursionError) as error:
+        fault = f"it is not JSON: {error}"
+    if fault:
+        raise RequestRefused(reason=fault)
+    return body
+
+
+class _Over(Exception):
+    """The call ended before it could send."""
+
+
+class _Call:
+    """One request in flight, and how to cut it.
+
+    A SimpleQueue and an RLock, so that a signal handler may interrupt the very thread that waits.
+    """
+
+    def __init__(self) -> None:
+        self.mailbox: queue.SimpleQueue[dict[str, Any] | AskFailed] = queue.SimpleQueue()
+        self.sent = False
+        self._over = False
+        self._wire: socket.socket | None = None
+        self._lock = threading.RLock()
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Follow httpcore's events; raise _Over where the connection comes after the end of the call."""
+        with self._lock:
+            if event.endswith(".connect_tcp.complete"):
+                stream = info["return_value"]
+                try:
+                    if self._over:
+                        raise _Over
+                    # A descriptor of our own: it stays valid when TLS takes the socket over, and cuts both.
+                    self._wire = stream.get_extra_info("socket").dup()
+                except Exception:
+                    stream.close()
+                    raise
+            elif event.endswith(".send_request_headers.started") and info["request"].method == b"POST":
+                self.sent = True
+
+    def end(self) -> None:
+        """Cut the connection, if there is one; no byte is sent after this."""
+        with self._lock:
+            self._over = True
+            wire, self._wire = self._wire, None
+        if wire:
+            with wire, suppress(OSError):
+                wire.shutdown(socket.SHUT_RDWR)
+
+
+_in_flight: set[_Call] = set()
+
+
+def interrupt_all() -> int:
+    """End every exchange in flight in this process (AskFailed `interrupted` for its caller); return how many."""
+    calls = list(_in_flight)
+    for call in calls:
+        call.mailbox.put(AskFailed(outcome="interrupted", reason="stopped while waiting for the reply", billed="maybe"))
+        call.end()
+    return len(calls)
+
+
+_tls_lock = threading.Lock()
+
+
+@functools.cache
+def _tls_context() -> ssl.SSLContext:
+    return httpx.create_ssl_context()
+
+
+class Exchange:
+    """An `ask` over HTTP: each call is one POST, never repeated, never redirected.
+
+    Making one is the preflight: raises ProviderNotReady for all that can be known before a request is counted.
+    """
+
+    def __init__(self, provider: Provider, key: str | None, environ: Mapping[str, str]) -> None:
+        self._provider = provider
+        self._key = key
+        self._environ = environ
+        fault = key_fault(key) if key is not None else ""
+        problem = f"the key {fault}" if fault else ""
+        try:
+            self._url = httpx.URL(check_url(provider.base_url or "", allow_http=provider.allow_http))
+        except ValueError as error:
+            problem = str(error)
+        except httpx.InvalidURL:
+            problem = "base_url is not a URL"
+        if problem:
+            raise ProviderNotReady(provider=provider.name, problem=problem)
+        self._client: httpx.Client | None = self._open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what no call has used."""
+        client, self._client = self._client, None
+        if client:
+            client.close()
+
+    def __call__(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send the request once; return `message`, `finish_reason`, `usage`, `id` and `billed`.
+
+        Returns or raises within the provider's timeout, whatever the other side does. Raises AskFailed, and
+        RequestRefused where nothing can be sent.
+        """
+        body = encode(request)
+        client, self._client = self._client or self._open(), None
+        call = _Call()
+        _in_flight.add(call)
+        try:
+            threading.Thread(target=self._work, args=(call, client, body), name="exchange", daemon=True).start()
+            result = call.mailbox.get(timeout=self._provider.timeout)
+        except queue.Empty:
+            call.end()
+            reason = f"no complete reply within {self._provider.timeout:g} s"
+            result = AskFailed(outcome="timeout", reason=reason, billed="maybe" if call.sent else "no")
+        except RuntimeError as error:
+            client.close()
+            result = AskFailed(outcome="error", reason=f"no thread for the request: {error}", billed="no")
+        finally:
+            call.end()
+            _in_flight.discard(call)
+        if isinstance(result, AskFailed):
+            raise result
+        return result
+
+    def _work(self, call: _Call, client: httpx.Client, body: bytes) -> None:
+        try:
+            with client:
+                result = self._post(call, client, body)
+        except Exception as error:
+            result = _failure(error, sent=call.sent)
+        if isinstance(result, AskFailed):
+            result.reason = one_line(result.reason, self._key)
+        call.mailbox.put(result)
+
+    def _post(self, call: _Call, client: httpx.Client, body: bytes) -> dict[str, Any] | AskFailed:
+        received = bytearray()
+        with client.stream("POST", self._url, content=body, extensions={"trace": call.trace}) as response:
+            for chunk in response.iter_raw():
+                received += chunk
+                if len(received) > REPLY_LIMIT:
+                    break
+        reply = bytes(received)
+        if self._key and len(self._key) >= _SECRET:  # a server that repeats it must not bring it into a file
+            reply = reply.replace(self._key.encode(), b"***")
+        return judge_response(response.status_code, response.headers.multi_items(), reply)
+
+    def _open(self) -> httpx.Client:
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "User-Agent": f"resumed/{_version()}",
+        }
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key}"
+        try:
+            return httpx.Client(
+                headers=headers,
+                timeout=self._provider.timeout + 1,  # ends a worker that nobody waits for any more
+                verify=self._tls(),
+                trust_env=self._provider.proxy == "env",
+                follow_redirects=False,
+            )
+        except OSError as error:
+            named = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if self._environ.get(name)), "certifi")
+            problem = f"the certificates of {named} cannot be read: {error.strerror or type(error).__name__}"
+        except ImportError:
+            problem = f"{_proxy_names(self._environ)}: a SOCKS proxy needs the package socksio, which is not installed"
+        except Exception as error:
+            problem = f"{_proxy_names(self._environ)}: not usable as a proxy setting ({type(error).__name__})"
+        raise ProviderNotReady(provider=self._provider.name, problem=problem)
+
+    def _tls(self) -> ssl.SSLContext:
+        """Return the process's context; for plain http, one that trusts nobody and costs nothing."""
+        if self._url.scheme == "http":
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        with _tls_lock:
+            return _tls_context()
+
+
+def _version() -> str:
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("resumed")
+    return "0"
+
+
+def _proxy_names(environ: Mapping[str, str]) -> str:
+    """Name the variables that may be at fault; their values may hold a password."""
+    names = [name for name in environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy", "no_proxy")]
+    odd = [name for name in names if not environ[name].lower().startswith(("http://", "https://"))]
+    return ", ".join(odd or names)
+
+
+def _failure(error: Exception, *, sent: bool) -> AskFailed:
+    billed = "maybe" if sent else "no"
+    said = str(error) or type(error).__name__
+    match error:
+        case httpx.RemoteProtocolError() if not _CLOSED.search(said):
+            return AskFailed(outcome="malformed_reply", reason=f"not HTTP as it should be: {said}", billed=billed)
+        case httpx.TransportError() if not isinstance(error, httpx.LocalProtocolError):
+            where = "the connection broke before the reply was complete" if sent else "no connection"
+            return AskFailed(outcome="connect_error", reason=f"{where}: {said}", billed=billed, rests="outage")
+    return AskFailed(outcome="error", reason=f"{type(error).__name__}: {error}", billed=billed)

@@ -1,0 +1,107 @@
+"""What the user asks for: frozen records, filled by `jobfile`, read by everything below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+DEFAULT_TIMEOUT = 600.0
+DEFAULT_SCHEDULE = "every 5m"
+DEFAULT_AFTER_FAILURE = (15 * 60, 60 * 60, 6 * 60 * 60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySource:
+    """Where a provider's key is found; never the key itself."""
+
+    kind: Literal["env", "file", "credential"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A chat-completions endpoint, or the offline demo (`base_url` None).
+
+    `timeout` is the total of one request in seconds. `model_env` names the variable that gives the model where the
+    entry names none.
+    """
+
+    name: str
+    base_url: str | None
+    model: str | None = None
+    model_env: str | None = None
+    key: KeySource | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    max_tokens: int | None = None
+    allow_http: bool = False
+    proxy: Literal["env"] | None = None
+    last_attempt: Literal["none", "omit"] = "none"
+
+    @property
+    def offline(self) -> bool:
+        """Tell whether jobs of this provider are answered without any network."""
+        return self.base_url is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file or folder that the model may read: `name` as the model sees it, `path` absolute."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One task with one answer. `after_failure` is in seconds, `schedule` as written, `timezone` an IANA name."""
+
+    id: str
+    task: str
+    checkpoint: Path
+    provider: Provider
+    model: str | None = None
+    schedule: str = DEFAULT_SCHEDULE
+    timezone: str = "UTC"
+    read: tuple[Source, ...] = ()
+    after_failure: tuple[int, ...] = DEFAULT_AFTER_FAILURE
+    catch_up: bool = True
+    max_attempts: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing to tell about jobs.yaml; line and column count from 1, `job` is None outside the entries of jobs.
+
+    Only an `error` blocks; a `warning` is said and nothing else.
+    """
+
+    file: str
+    line: int
+    column: int
+    job: str | None
+    message: str
+    hint: str = ""
+    severity: Literal["error", "warning"] = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """A jobs.yaml that was read: its good jobs, and what is wrong with the others.
+
+    `path` is the real path, `digest` the SHA-256 of the bytes, `stop_wait` in seconds, `refused` maps each bad job's
+    id to its first problem, `private` lists what no tool may read.
+    """
+
+    path: Path
+    digest: str
+    live: bool = False
+    max_parallel: int = 8
+    requests_per_day: int | None = None
+    stop_wait: float = 80.0
+    jobs: Mapping[str, Job]
+    providers: Mapping[str, Provider]
+    problems: tuple[Problem, ...] = ()
+    refused: Mapping[str, Problem]
+    private: tuple[Path, ...] = ()

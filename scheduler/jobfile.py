@@ -1,0 +1,290 @@
+"""jobs.yaml -> `JobFile`, with every problem at once, each at its line and column.
+
+A problem inside an entry of `jobs` or `providers` blocks that job, or the jobs of that provider; any other makes the
+file unreadable as a whole.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from scheduler import entries, files, positions
+from scheduler.address import check_base_url as check_base_url
+from scheduler.entries import FileEntry, JobEntry, KeyEntry, Misfit, ProviderEntry, nearest
+from scheduler.entries import json_schema as json_schema
+from scheduler.errors import JobFileUnreadable, WrongUser
+from scheduler.job import Job, JobFile, KeySource, Problem, Provider, Source
+from scheduler.positions import Document, Odd, Place
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+REHEARSAL: Final = "rehearsal"
+MANDAPI: Final = Provider(
+    name="mandapi",
+    base_url="https://api.mandapi.com/v1",
+    model_env="MANDAPI_MODEL_ID",
+    key=KeySource(kind="env", name="MANDAPI_API_KEY"),
+)
+DEMO: Final = Provider(name="demo", base_url=None)
+BUILT_IN: Final = {MANDAPI.name: MANDAPI, DEMO.name: DEMO}
+
+
+def read_job_file(path: Path) -> JobFile:
+    """Read and check jobs.yaml; a symbolic link is followed, and the file that it leads to counts.
+
+    Raises JobFileUnreadable where nothing of it can be used; PermissionRefused; WrongUser and WritableByOthers where
+    anyone but root or the caller could change it.
+    """
+    return parse_job_file(_read(path), path)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        real = os.path.realpath(path, strict=True)
+        descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except PermissionError as error:
+        raise files.os_refusal(path, error) from error
+    except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise JobFileUnreadable(path=str(path), message=f"it cannot be opened: {reason}") from error
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            message = f"it is {files.file_kind(found.st_mode)}, not a regular file"
+            raise JobFileUnreadable(path=str(path), message=message)
+        _check_owner(Path(real), found)
+        with files.translated(path), open(descriptor, "rb", closefd=False) as file:
+            body = file.read(MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(body) > MAX_BYTES:
+        raise JobFileUnreadable(path=str(path), message=f"it is longer than {MAX_BYTES} bytes")
+    return body
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    if found.st_uid not in (0, os.geteuid()):
+        owner, user = files.user_name(found.st_uid), files.user_name(os.geteuid())
+        raise WrongUser(folder=path, owner=owner, user=user, command="resumed")
+    files.check_writers(path, found)
+
+
+@positions.without_collecting()
+def parse_job_file(body: bytes, path: Path) -> JobFile:
+    """Check the bytes of jobs.yaml; `path` says where relative paths start, and problems name it as it is given.
+
+    Raises JobFileUnreadable, which holds every problem, where nothing of it can be used.
+    """
+    document = _document(body, path)
+    shape, misfits = _check(document)
+    problems = [*_warnings(document, path), *(_located(misfit, document, path) for misfit in misfits)]
+    if shape is None:
+        raise _unreadable(path, problems)
+    real = Path(os.path.realpath(path))
+    providers, jobs = _records(shape, real.parent)
+    problems += [_located(misfit, document, path) for misfit in _shared(jobs.values(), document)]
+    problems.sort(key=lambda problem: (problem.line, problem.column))
+    refused = {p.job: p for p in reversed(problems) if p.job is not None and p.severity == "error"}
+    private = {*_key_files(providers.values()), *(folder for job in jobs.values() for folder in _folders(job))}
+    return JobFile(
+        path=real,
+        digest=hashlib.sha256(body).hexdigest(),
+        live=shape.live,
+        max_parallel=shape.max_parallel,
+        requests_per_day=shape.budget.requests_per_day,
+        stop_wait=float(shape.stop_wait),
+        jobs={name: job for name, job in jobs.items() if name not in refused},
+        providers=providers,
+        problems=tuple(problems),
+        refused=dict(reversed(refused.items())),
+        private=tuple(sorted(private)),
+    )
+
+
+def _document(body: bytes, path: Path) -> Document:
+    try:
+        return positions.read(body)
+    except positions.Unreadable as error:
+        fault = error.fault
+        raise _unreadable(path, [_problem(path, fault.place, None, fault.message, fault.hint)]) from None
+
+
+def _check(document: Document) -> tuple[FileEntry | None, list[Misfit]]:
+    """Return what is good of the file, or None where nothing is, and all that is wrong."""
+    shape, misfits = entries.check(document.data)
+    found = [Misfit(path, fault.message, fault.hint) for path, fault in document.faults.items()]
+    found += _not_under(found, _rules(document.data))
+    found += _not_under(found, misfits)
+    found += list(_orphans(found, document))
+    blocked = {_entry(misfit.path) for misfit in found}
+    if () in blocked:
+        return None, found
+    return entries.check(_without(document.data, blocked))[0] if found else shape, found
+
+
+def _not_under(known: Iterable[Misfit], found: Iterable[Misfit]) -> list[Misfit]:
+    covered = {misfit.path for misfit in known}
+    return [misfit for misfit in found if not any(misfit.path[:n] in covered for n in range(len(misfit.path) + 1))]
+
+
+def _rules(data: Any) -> Iterator[Misfit]:
+    """Find what the shape alone does not say."""
+    if not isinstance(data, dict):
+        nothing = isinstance(data, Odd) and data.nothing
+        yield Misfit((), "no jobs: " + ("the file is empty" if nothing else "expected a mapping with the key jobs"))
+        return
+    jobs, providers = data.get("jobs"), data.get("providers", {})
+    if not isinstance(jobs, dict) or not jobs:
+        message = "expected a mapping of ids under jobs" if "jobs" in data else "the key jobs is missing"
+        yield Misfit(("jobs",), f"no jobs: {message}", at_key=True)
+    if not isinstance(providers, dict):
+        return
+    for name, entry in providers.items():
+        if name == DEMO.name:
+            yield Misfit(("providers", name), "demo is built in and stays as it is", "give yours another name", True)
+        elif name != MANDAPI.name and isinstance(entry, dict) and "base_url" not in entry:
+            yield Misfit(("providers", name, "base_url"), "base_url is missing", at_key=True)
+    known = BUILT_IN | providers
+    for job, name in _uses(data):
+        if name not in known:
+            message = f"provider: there is no {name[:40]}{nearest(name[:40], tuple(known)[:50])}"
+            yield Misfit(("jobs", job, "provider"), message)
+
+
+def _uses(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Pair each job with the name of its provider, where both can be told."""
+    jobs = data.get("jobs")
+    for job, entry in jobs.items() if isinstance(jobs, dict) else ():
+        name = entry.get("provider", MANDAPI.name) if isinstance(entry, dict) else None
+        if isinstance(name, str):
+            yield job, name
+
+
+def _orphans(found: Iterable[Misfit], document: Document) -> Iterator[Misfit]:
+    """Find the jobs whose provider's entry is refused."""
+    lines = {m.path[1]: _place(m, document).line for m in found if _entry(m.path)[:1] == ("providers",)}
+    for job, name in _uses(document.data) if lines else ():
+        if name in lines:
+            message = f"provider: the entry of {name} has a problem (line {lines[name]})"
+            yield Misfit(("jobs", job, "provider"), message)
+
+
+def _entry(path: positions.Path) -> positions.Path:
+    """Return the path of the job or provider around it; empty outside those."""
+    return path[:2] if len(path) > 1 and path[0] in ("jobs", "providers") else ()
+
+
+def _without(data: dict[str, Any], refused: set[positions.Path]) -> dict[str, Any]:
+    return {
+        key: {name: entry for name, entry in value.items() if (key, name) not in refused}
+        if key in ("jobs", "providers")
+        else value
+        for key, value in data.items()
+    }
+
+
+def _place(misfit: Misfit, document: Document) -> Place:
+    if misfit.path in document.faults:
+        return document.faults[misfit.path].place
+    return document.key(misfit.path) if misfit.at_key else document.value(misfit.path)
+
+
+def _located(misfit: Misfit, document: Document, path: Path) -> Problem:
+    job = str(misfit.path[1]) if _entry(misfit.path)[:1] == ("jobs",) else None
+    return _problem(path, _place(misfit, document), job, misfit.message, misfit.hint)
+
+
+def _problem(path: Path, place: Place, job: str | None, message: str, hint: str) -> Problem:
+    return Problem(file=str(path), line=place.line, column=place.column, job=job, message=message, hint=hint)
+
+
+def _warnings(document: Document, path: Path) -> Iterator[Problem]:
+    for where, place in document.comments.items():
+        if len(where) == 3 and where[0] == "jobs" and where[2] == "task":
+            message = 'task: what follows " #" is a comment and was not read'
+            problem = _problem(path, place, str(where[1]), message, "put the task in quotes")
+            yield replace(problem, severity="warning")
+
+
+def _unreadable(path: Path, problems: list[Problem]) -> JobFileUnreadable:
+    problems = sorted(problems, key=lambda problem: (problem.severity, problem.line, problem.column))
+    first, more = problems[0], len(problems) - 1
+    hint = f"; {first.hint}" if first.hint else ""
+    rest = f" (and {more} more)" if more else ""
+    message = f"line {first.line}, column {first.column}: {first.message}{hint}{rest}"
+    return JobFileUnreadable(path=str(path), message=message, problems=tuple(problems))
+
+
+def _records(shape: FileEntry, folder: Path) -> tuple[dict[str, Provider], dict[str, Job]]:
+    base = _under(folder, shape.base or (".." if folder.name == "config" else "."))
+    providers = BUILT_IN | {name: _provider(name, entry, base) for name, entry in shape.providers.items()}
+    return providers, {name: _job(name, entry, shape, base, providers) for name, entry in shape.jobs.items()}
+
+
+def _under(base: Path, text: str) -> Path:
+    return Path("/" + os.path.normpath(base / text).lstrip("/"))  # POSIX keeps a double slash at the start
+
+
+def _provider(name: str, entry: ProviderEntry, base: Path) -> Provider:
+    """Lay the fields of an entry over the built-in provider of this name, or over a blank one."""
+    given: dict[str, Any] = {field: getattr(entry, field) for field in entry.model_fields_set}
+    if entry.key:
+        given["key"] = _key(entry.key, base)
+    return replace(BUILT_IN.get(name, Provider(name=name, base_url="")), **given)
+
+
+def _key(entry: KeyEntry, base: Path) -> KeySource:
+    if entry.file is not None:
+        return KeySource(kind="file", name=str(_under(base, entry.file)))
+    if entry.env is not None:
+        return KeySource(kind="env", name=entry.env)
+    return KeySource(kind="credential", name=entry.credential or "")
+
+
+def _job(name: str, entry: JobEntry, shape: FileEntry, base: Path, providers: Mapping[str, Provider]) -> Job:
+    pauses = shape.after_failure if entry.after_failure is None else entry.after_failure
+    return Job(
+        id=name,
+        task=entry.task,
+        checkpoint=_under(base, entry.checkpoint),
+        provider=providers[entry.provider],
+        model=entry.model,
+        schedule=entry.schedule,
+        timezone=entry.timezone or shape.timezone,
+        read=tuple(Source(name=os.path.normpath(text), path=_under(base, text)) for text in entry.read),
+        after_failure=tuple(pauses),
+        catch_up=entry.catch_up,
+        max_attempts=entry.max_attempts,
+    )
+
+
+def _folders(job: Job) -> Iterator[Path]:
+    """Name the folders of a job's documents: its own, and the one of its rehearsals."""
+    yield job.checkpoint.parent
+    if not job.provider.offline:
+        yield job.checkpoint.parent / REHEARSAL
+
+
+def _key_files(providers: Iterable[Provider]) -> Iterator[Path]:
+    return (Path(provider.key.name) for provider in providers if provider.key and provider.key.kind == "file")
+
+
+def _shared(jobs: Iterable[Job], document: Document) -> Iterator[Misfit]:
+    """Find each job whose checkpoint, or its rehearsal's, is really the file of an earlier job."""
+    real = functools.cache(os.path.realpath)
+    owners: dict[str, str] = {}
+    for job in jobs:
+        taken = [f"{real(folder)}/{job.checkpoint.name}" for folder in _folders(job)]
+        first = next((owners[file] for file in taken if file in owners), None)
+        if first is None:
+            owners.update(dict.fromkeys(taken, job.id))
+            continue
+        line = document.value(("jobs", first, "checkpoint")).line
+        message = f"checkpoint: this is the file of job {first} (line {line})"
+        yield Misfit(("jobs", job.id, "checkpoint"), message, "give each job a file of its own")

@@ -1,0 +1,294 @@
+"""The ledger: rows beside the checkpoints that say whether a request may go. Never a checkpoint file.
+
+One SQLite file per folder; a checkpoint's key is its file name. Every public method is one transaction.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from scheduler import rests
+from scheduler.database import Connection, Database, read_only
+from scheduler.document import digest
+from scheduler.errors import CheckpointBusy, LedgerDamaged, PointTaken
+from scheduler.owner import Owner
+from scheduler.report import Archived
+from scheduler.rests import Verdict
+from scheduler.state import utc
+
+NAME = ".ledger.sqlite3"
+VERSION = 1
+
+SCHEMA = """
+CREATE TABLE document (
+    checkpoint TEXT NOT NULL PRIMARY KEY, allowance INTEGER NOT NULL, body BLOB NOT NULL, digest TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE version (
+    checkpoint TEXT NOT NULL, allowance INTEGER NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (checkpoint, allowance, digest)
+) WITHOUT ROWID;
+CREATE TABLE admission (
+    checkpoint TEXT NOT NULL, allowance INTEGER NOT NULL, attempt INTEGER NOT NULL CHECK (attempt IN (1, 2, 3, 4)),
+    point INTEGER, job TEXT NOT NULL, provider TEXT NOT NULL, live INTEGER NOT NULL, task_sha TEXT NOT NULL,
+    model TEXT NOT NULL, admitted_at INTEGER NOT NULL, deadline INTEGER NOT NULL,
+    pid INTEGER NOT NULL, start TEXT NOT NULL, boot TEXT NOT NULL, outcome TEXT, ended_at INTEGER,
+    PRIMARY KEY (checkpoint, allowance, attempt), UNIQUE (checkpoint, allowance, point)
+) WITHOUT ROWID;
+CREATE INDEX admission_day ON admission (admitted_at) WHERE live = 1;
+CREATE TABLE job (
+    job TEXT NOT NULL PRIMARY KEY, checkpoint TEXT NOT NULL, schedule TEXT NOT NULL, since INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE rest (
+    provider TEXT NOT NULL, model TEXT NOT NULL, until INTEGER, reason TEXT NOT NULL, tag TEXT NOT NULL,
+    step INTEGER NOT NULL, PRIMARY KEY (provider, model)
+) WITHOUT ROWID;
+CREATE TABLE archive (
+    checkpoint TEXT NOT NULL, allowance INTEGER NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL,
+    reason TEXT NOT NULL, who TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (checkpoint, allowance, number)
+) WITHOUT ROWID;
+CREATE TABLE orphan (
+    checkpoint TEXT NOT NULL, allowance INTEGER NOT NULL, attempt INTEGER NOT NULL, at INTEGER NOT NULL,
+    tag TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (checkpoint, allowance, attempt, at, tag)
+) WITHOUT ROWID;
+CREATE TABLE daemon (
+    config TEXT NOT NULL PRIMARY KEY, pid INTEGER NOT NULL, start TEXT NOT NULL, boot TEXT NOT NULL,
+    since INTEGER NOT NULL
+) WITHOUT ROWID
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Which document a writer has seen; what it commits is refused once another one is the newest."""
+
+    allowance: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """One admitted attempt. Times are UTC seconds; `outcome` is None while it is in flight."""
+
+    attempt: int
+    point: int | None
+    admitted_at: int
+    deadline: int
+    owner: Owner
+    outcome: str | None
+    ended_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What the ledger holds of one checkpoint: the newest document, its admissions, every digest ever published."""
+
+    version: Version
+    body: bytes
+    admissions: tuple[Admission, ...]
+    digests: frozenset[str]
+
+    @property
+    def next_attempt(self) -> int:
+        """One more than the highest admission; the document may have counted more."""
+        return 1 + max((admission.attempt for admission in self.admissions), default=0)
+
+    @property
+    def open(self) -> Admission | None:
+        """The admission that has no outcome yet."""
+        return next((admission for admission in self.admissions if admission.outcome is None), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """On whose behalf an attempt is admitted; `mark` stands for the provider's entry and key, never stored as it is."""
+
+    job: str
+    provider: str
+    model: str
+    task: str
+    live: bool
+    point: int | None
+    deadline: float
+    requests_per_day: int | None = None
+    mark: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Why and by whom a document is set aside for ever."""
+
+    reason: str
+    who: str
+
+
+class Ledger:
+    """The rows of one folder's ledger, through the one connection of this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        self._database = Database(self.path, SCHEMA, VERSION)
+        self.reading = self._database.read
+        self.writing = self._database.write
+        self.data_version = self._database.data_version
+
+    def read(self, key: str) -> Record | None:
+        """Return what is held of a checkpoint; None where it has no document. Raises LedgerDamaged."""
+        with self.reading() as tx:
+            return read_record(tx, self.path, key)
+
+    def admit(
+        self, key: str, seen: Version | None, number: int, claim: Claim, owner: Owner, body: bytes, now: int
+    ) -> Version:
+        """Admit attempt `number` and store the counted document, in one durable step; return the new version.
+
+        `seen` is what the caller loaded, None for a new checkpoint. Raises CheckpointBusy where another writer came
+        first or an attempt is open, PointTaken, and the refusals of rests and budget.
+        """
+        with self.writing() as tx:
+            record = _expected(tx, self.path, key, seen)
+            if record and (record.open or number < record.next_attempt):
+                raise CheckpointBusy(path=self.path.with_name(key))
+            if record and claim.point is not None and any(row.point == claim.point for row in record.admissions):
+                raise PointTaken(point=utc(claim.point))
+            if claim.live:
+                rests.check_rests(tx, claim.provider, claim.model, claim.mark, now)
+                rests.check_budget(tx, claim.requests_per_day, now)
+            allowance = seen.allowance if seen else 1
+            row = {
+                "checkpoint": key,
+                "allowance": allowance,
+                "attempt": number,
+                "point": claim.point,
+                "job": claim.job,
+                "provider": claim.provider,
+                "live": claim.live,
+                "task_sha": hashlib.sha256(claim.task.encode()).hexdigest(),
+                "model": claim.model,
+                "admitted_at": now,
+                "deadline": int(now + claim.deadline),
+                "pid": owner.pid,
+                "start": owner.start,
+                "boot": owner.boot,
+            }
+            names = ", ".join(row)
+            values = ", ".join(f":{name}" for name in row)
+            tx.execute(f"INSERT INTO admission ({names}) VALUES ({values})", row)  # noqa: S608  # our own names
+            return _store(tx, key, allowance, body)
+
+    def settle(
+        self, key: str, seen: Version, number: int, outcome: str, body: bytes, now: int, verdict: Verdict | None = None
+    ) -> Version | None:
+        """Store the outcome of an open attempt and the document that follows from it, in one durable step.
+
+        Where another writer came in between, the body is kept among the orphans and None is returned.
+        """
+        with self.writing() as tx:
+            record = read_record(tx, self.path, key)
+            opened = record.open if record else None
+            if verdict is not None:
+                rests.note_outcome(tx, verdict, now)
+            if record is None or record.version != seen or opened is None or opened.attempt != number:
+                tag = secrets.token_hex(8)
+                tx.execute(
+                    "INSERT INTO orphan VALUES (?, ?, ?, ?, ?, ?)", (key, seen.allowance, number, now, tag, body)
+                )
+                return None
+            tx.execute(
+                "UPDATE admission SET outcome = ?, ended_at = ? WHERE checkpoint = ? AND allowance = ? AND attempt = ?",
+                (outcome, now, key, seen.allowance, number),
+            )
+            return _store(tx, key, seen.allowance, body)
+
+    def replace(
+        self, key: str, seen: Version | None, body: bytes, *, allowance: int, archive: Archive | None, now: int
+    ) -> Version:
+        """Store a document that no attempt led to, under this allowance, the old one archived if asked.
+
+        An attempt that is open ends as interrupted: the caller has seen that its process is gone. Raises CheckpointBusy
+        where another writer came first.
+        """
+        with self.writing() as tx:
+            record = _expected(tx, self.path, key, seen)
+            tx.execute(
+                "UPDATE admission SET outcome = 'interrupted', ended_at = ? WHERE checkpoint = ? AND outcome IS NULL",
+                (now, key),
+            )
+            if record and archive:
+                _archive(tx, key, record, archive, now)
+            return _store(tx, key, allowance, body)
+
+
+@functools.cache
+def ledger_of(folder: Path) -> Ledger:
+    """Return this process's one ledger of a folder, given by its real path."""
+    return Ledger(folder)
+
+
+@contextmanager
+def ledger_rows(folder: Path) -> Iterator[Connection | None]:
+    """Read a folder's ledger on one snapshot without writing a row; None where there is none yet."""
+    with read_only(folder / NAME, VERSION) as tx:
+        yield tx
+
+
+def read_record(tx: Connection, path: Path, key: str) -> Record | None:
+    """Return what is held of a checkpoint, None where it has no document. Raises LedgerDamaged on a wrong digest."""
+    row = tx.execute("SELECT allowance, body, digest FROM document WHERE checkpoint = ?", (key,)).fetchone()
+    if row is None:
+        return None
+    allowance, body, stored = row
+    if not isinstance(body, bytes) or digest(body) != stored:
+        raise LedgerDamaged(path=path, detail=f"the document of {key} does not match its digest")
+    digests = tx.execute("SELECT digest FROM version WHERE checkpoint = ?", (key,)).fetchall()
+    return Record(
+        version=Version(allowance, stored),
+        body=body,
+        admissions=read_admissions(tx, key, allowance),
+        digests=frozenset(found for (found,) in digests),
+    )
+
+
+def read_archives(tx: Connection, key: str) -> list[Archived]:
+    """Return what was set aside of a checkpoint, oldest first."""
+    rows = tx.execute(
+        "SELECT allowance, at, who, reason FROM archive WHERE checkpoint = ? ORDER BY allowance, number", (key,)
+    ).fetchall()
+    return [Archived(allowance=allowance, at=at, who=who, reason=reason) for allowance, at, who, reason in rows]
+
+
+def read_admissions(tx: Connection, key: str, allowance: int) -> tuple[Admission, ...]:
+    """Return the admissions of one allowance, in their order."""
+    rows = tx.execute(
+        "SELECT attempt, point, admitted_at, deadline, outcome, ended_at, pid, start, boot FROM admission"
+        " WHERE checkpoint = ? AND allowance = ? ORDER BY attempt",
+        (key, allowance),
+    ).fetchall()
+    names = ("attempt", "point", "admitted_at", "deadline", "outcome", "ended_at")
+    return tuple(Admission(**dict(zip(names, row[:6], strict=True)), owner=Owner(*row[6:])) for row in rows)
+
+
+def _expected(tx: Connection, path: Path, key: str, seen: Version | None) -> Record | None:
+    record = read_record(tx, path, key)
+    if (record.version if record else None) != seen:
+        raise CheckpointBusy(path=path.with_name(key))
+    return record
+
+
+def _store(tx: Connection, key: str, allowance: int, body: bytes) -> Version:
+    version = Version(allowance, digest(body))
+    tx.execute("REPLACE INTO document VALUES (?, ?, ?, ?)", (key, allowance, body, version.digest))
+    tx.execute("INSERT OR IGNORE INTO version VALUES (?, ?, ?)", (key, allowance, version.digest))
+    return version
+
+
+def _archive(tx: Connection, key: str, record: Record, archive: Archive, now: int) -> None:
+    place = (key, record.version.allowance)
+    count = tx.execute("SELECT count(*) FROM archive WHERE checkpoint = ? AND allowance = ?", place).fetchone()[0]
+    row = (*place, count + 1, record.body, archive.reason, archive.who, now)
+    tx.execute("INSERT INTO archive VALUES (?, ?, ?, ?, ?, ?, ?)", row)

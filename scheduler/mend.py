@@ -1,0 +1,175 @@
+"""The ways out that a person takes: repair, adopt, revise, renew, unblock. Each keeps every attempt counted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from scheduler.checkpoint import Emit, hold, is_behind
+from scheduler.document import MAX_BYTES, InvalidDocument, check, digest, parse, read_object
+from scheduler.due import Plan
+from scheduler.errors import CheckpointUnknown, MaintenanceRefused, NotAFile
+from scheduler.files import read_regular, translated, user_name
+from scheduler.ledger import NAME, Archive
+from scheduler.rests import lift
+from scheduler.roster import note
+from scheduler.state import (
+    MAX_STEPS,
+    State,
+    close,
+    is_final,
+    new_state,
+    raise_attempts,
+    utc,
+)
+from scheduler.tick import open_folder
+
+ABSENT = "the ledger knows nothing of {path}; there is nothing to put back"
+SIX_FIELDS = frozenset({"task", "model", "conversation", "attempts", "status", "answer"})
+
+
+def repair(plan: Plan, emit: Emit) -> str:
+    """Set a damaged or foreign file aside and publish the ledger's document; return what was done.
+
+    Raises MaintenanceRefused where the file is a valid document with more attempts, which `adopt` takes over.
+    """
+    with hold(plan.path) as held:
+        record = held.look()
+        if record is None:
+            raise MaintenanceRefused(message=ABSENT.format(path=plan.path))
+        known = parse(record.body)
+        body: bytes | None = None
+        try:
+            body = read_regular(plan.path, MAX_BYTES)
+            if not is_behind(plan.path, body, record):
+                return "the checkpoint is as it was published; nothing to repair"
+            aside = None
+        except NotAFile:
+            aside = _set_aside(plan.path)
+        except CheckpointUnknown:
+            if body is not None and _attempts(body) > known["attempts"]:
+                raise MaintenanceRefused(
+                    message=f"{plan.path} is a valid document with more attempts than the ledger's "
+                    f"{known['attempts']}; take it over: resumed adopt {plan.job.id}"
+                ) from None
+            aside = _set_aside(plan.path)
+        held.load(emit)
+    kept = f"; the other file is kept as {aside}" if aside else ""
+    return f"put back at attempt {known['attempts']} of {plan.job.max_attempts}{kept}"
+
+
+def _attempts(body: bytes) -> int:
+    try:
+        return parse(body)["attempts"]
+    except InvalidDocument:
+        return -1
+
+
+def _set_aside(path: Path) -> Path:
+    aside = path.with_name(f"{path.name}.set-aside-{utc(time.time()).replace(':', '')}")
+    number = 1
+    while os.path.lexists(aside):
+        number += 1
+        aside = aside.with_name(f"{aside.name}.{number}")
+    with translated(path):
+        path.rename(aside)
+    return aside
+
+
+def adopt(plan: Plan) -> str:
+    """Take over a file that the ledger does not know, its attempts never fewer than either of the two counts.
+
+    Reads our own documents and the plain six-field ones of a simpler worker. Raises MaintenanceRefused on any other.
+    """
+    with hold(plan.path) as held:
+        record = held.look()
+        body = read_regular(plan.path, MAX_BYTES)
+        if body is None:
+            raise MaintenanceRefused(message=f"{plan.path}: there is no file to adopt")
+        if record and digest(body) in record.digests:
+            return "the ledger knows this file already; nothing to adopt"
+        now = time.time()
+        try:
+            found = read_document(body)
+            counted = max(record.next_attempt - 1, parse(record.body)["attempts"]) if record else 0
+            state = close(raise_attempts(found, counted, utc(now)), plan.job.max_attempts)
+            held.replace(state, now, archive=Archive("another file was adopted", who()))
+        except InvalidDocument as error:
+            raise MaintenanceRefused(message=f"{plan.path} is not a valid document: {error}") from error
+    return f"adopted at attempt {state['attempts']} of {plan.job.max_attempts}, {state['status']}"
+
+
+def read_document(body: bytes) -> State:
+    """Read a document of ours, or the six fields of a simpler worker. Raises InvalidDocument."""
+    found = read_object(body)
+    if set(found) != SIX_FIELDS:
+        return check(found)
+    state = new_state(found["task"], found["model"])
+    turns, attempts, answer = found["conversation"], found["attempts"], found["answer"]
+    if not isinstance(turns, list) or not isinstance(attempts, int) or not 0 <= attempts <= MAX_STEPS:
+        raise InvalidDocument("conversation or attempts are not what they should be")
+    opening = {"role": "user", "content": found["task"]}
+    state["conversation"] = turns[1:] if turns[:1] == [opening] else turns
+    state = raise_attempts(state, attempts, utc(time.time()))
+    if found["status"] == "done" and isinstance(answer, str) and attempts:
+        state["status"], state["answer"] = "done", answer
+    elif found["status"] == "done":
+        raise InvalidDocument("it is done, and holds no answer or no attempt")
+    return check(state)
+
+
+def revise(plan: Plan, model: str, reason: str) -> str:
+    """Archive the document and begin a new conversation with the present task and model; the attempts carry over.
+
+    Raises MaintenanceRefused where the job is final or has not begun.
+    """
+    with hold(plan.path) as held:
+        old = held.load(lambda _: None)
+        if old is None or not (old["attempts"] or old["conversation"]):
+            raise MaintenanceRefused(message=f"job {plan.job.id} has not begun; just edit it")
+        now = time.time()
+        old = held.recover(old, plan.job.max_attempts, now, lambda _: None)
+        if is_final(old):
+            again = f'"resumed renew {plan.job.id} --reason TEXT --confirm {plan.job.id}" opens a new allowance'
+            raise MaintenanceRefused(message=f"job {plan.job.id} is {old['status']}, and stays so; {again}")
+        state = new_state(plan.job.task, model)
+        state["attempts"], state["history"] = old["attempts"], old["history"]
+        held.replace(state, now, archive=Archive(reason, who()))
+    return f"revised; {plan.job.max_attempts - state['attempts']} of {plan.job.max_attempts} attempts are left"
+
+
+def renew(plan: Plan, model: str, reason: str, *, keep: bool) -> str:
+    """Archive the document and open a new allowance, with the old conversation where `keep` says so."""
+    with hold(plan.path) as held:
+        old = held.load(lambda _: None)
+        now = time.time()
+        if old is not None:
+            old = held.recover(old, plan.job.max_attempts, now, lambda _: None)
+        state = new_state(plan.job.task, model)
+        if keep and old is not None:
+            state["conversation"] = list(old["conversation"])
+            if old["status"] == "done":
+                state["conversation"].append({"role": "user", "content": reason})
+        held.replace(state, now, archive=Archive(reason, who()), renew=True)
+        with held.ledger.writing() as tx:
+            note(tx, plan.sighting, int(now))
+    return f"renewed; {plan.job.max_attempts} attempts are left, the first at its next point"
+
+
+def unblock(folders: Iterable[Path], provider: str) -> int:
+    """End every rest of a provider in the ledgers of these folders; return how many there were."""
+    lifted = 0
+    for folder in folders:
+        if (folder / NAME).exists():
+            with open_folder(folder).writing() as tx:
+                lifted += lift(tx, provider)
+    return lifted
+
+
+def who() -> str:
+    """Name the person who acts, through sudo as well."""
+    user = user_name(os.getuid())
+    behind = os.environ.get("SUDO_USER")
+    return f"{user} ({behind})" if behind and behind != user else user

@@ -1,0 +1,58 @@
+"""Which process this is, and whether another one still lives.
+
+A process is named by its id, its start time and the boot it belongs to, so that a reused id is never taken for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_BOOT_ID = _PROC / "sys/kernel/random/boot_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process: its id, when it started, and the boot of the machine; the latter two are opaque texts."""
+
+    pid: int
+    start: str
+    boot: str
+
+
+def this_process() -> Owner:
+    """Return the owner that stands for the calling process."""
+    return Owner(os.getpid(), _start(os.getpid()) or "", _boot())
+
+
+def is_alive(owner: Owner) -> bool:
+    """Tell whether that very process still runs."""
+    return owner.boot == _boot() and _start(owner.pid) == owner.start
+
+
+@functools.cache
+def _boot() -> str:
+    if _BOOT_ID.exists():
+        return _BOOT_ID.read_text("ascii").strip()
+    return _ask("sysctl", "-n", "kern.boottime") or ""
+
+
+def _start(pid: int) -> str | None:
+    """Return the start time of a process that runs; a zombie has ended."""
+    if not _BOOT_ID.exists():
+        return _ask("ps", "-o", "lstart=", "-p", str(pid))
+    try:
+        # The command name stands in brackets and may itself hold blanks and brackets.
+        fields = (_PROC / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _ask(*command: str) -> str | None:
+    reply = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # fixed commands
+    return reply.stdout.strip() or None

@@ -1,0 +1,120 @@
+"""What a scheduler asks of a ledger: each job's schedule since when, what its checkpoint used up, and who runs.
+
+Every function here is a part of a transaction that the caller opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.database import Connection
+from scheduler.errors import DaemonRunning
+from scheduler.ledger import Admission, read_admissions
+from scheduler.owner import Owner, is_alive
+from scheduler.state import PROGRESS, utc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the due rule asks of a checkpoint: the schedule points used, failures in a row, the end of the last.
+
+    `size` is that of the newest document in bytes; a published file of another size is behind.
+    """
+
+    status: str = "ready"
+    size: int | None = None
+    points: frozenset[int] = frozenset()
+    failures: int = 0
+    ended_at: int | None = None
+    open: Admission | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A job as jobs.yaml now has it: its id, its checkpoint's key, its schedule text."""
+
+    job: str
+    checkpoint: str
+    schedule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Since when (UTC seconds) a job has its schedule, and whether its row already says so.
+
+    `moved_from` is the key that holds its spent attempts where that is not the one of jobs.yaml.
+    """
+
+    since: int
+    known: bool
+    moved_from: str | None = None
+
+
+def read_seen(tx: Connection, sighting: Sighting, now: int) -> Seen:
+    """Return since when a job has its present schedule; one that is new, edited or dated in the future begins now.
+
+    A job whose spent attempts lie under another checkpoint is reported with that one.
+    """
+    row = tx.execute("SELECT checkpoint, schedule, since FROM job WHERE job = ?", (sighting.job,)).fetchone()
+    if row is None:
+        return Seen(now, known=False)
+    key, schedule, since = row
+    moved = key != sighting.checkpoint and _has_admissions(tx, sighting.job, key)
+    same = schedule == sighting.schedule and since <= now
+    known = moved or (same and key == sighting.checkpoint)
+    return Seen(since if same else now, known=known, moved_from=key if moved else None)
+
+
+def _has_admissions(tx: Connection, job: str, key: str) -> bool:
+    found = tx.execute("SELECT 1 FROM admission WHERE checkpoint = ? AND job = ? LIMIT 1", (key, job)).fetchone()
+    return found is not None
+
+
+def note(tx: Connection, sighting: Sighting, since: int) -> None:
+    """Bind a job to its checkpoint and schedule from `since` on, whatever it was bound to before."""
+    tx.execute("REPLACE INTO job VALUES (?, ?, ?, ?)", (sighting.job, sighting.checkpoint, sighting.schedule, since))
+
+
+def claim_daemon(tx: Connection, config: str, owner: Owner, now: int) -> None:
+    """Enter this process as the daemon of a jobs.yaml. Raises DaemonRunning while another one lives."""
+    row = tx.execute("SELECT pid, start, boot, since FROM daemon WHERE config = ?", (config,)).fetchone()
+    if row:
+        other = Owner(*row[:3])
+        if other != owner and is_alive(other):
+            raise DaemonRunning(config=config, pid=other.pid, since=utc(row[3]))
+    tx.execute("REPLACE INTO daemon VALUES (?, ?, ?, ?, ?)", (config, owner.pid, owner.start, owner.boot, now))
+
+
+def release_daemon(tx: Connection, config: str, owner: Owner) -> None:
+    """Take this process's entry away."""
+    tx.execute("DELETE FROM daemon WHERE config = ? AND pid = ? AND start = ?", (config, owner.pid, owner.start))
+
+
+def read_facts(tx: Connection, key: str) -> Facts:
+    """Return what the due rule asks of a checkpoint; one without a document has the facts of a new one."""
+    row = tx.execute(
+        "SELECT allowance, length(body), json_extract(CAST(body AS TEXT), '$.status') FROM document"
+        " WHERE checkpoint = ?",
+        (key,),
+    ).fetchone()
+    if row is None:
+        return Facts()
+    allowance, size, status = row
+    return _facts(status, size, read_admissions(tx, key, allowance))
+
+
+def _facts(status: str, size: int, admissions: Sequence[Admission]) -> Facts:
+    failures = 0
+    for admission in reversed(admissions):
+        if admission.outcome in PROGRESS or admission.outcome is None:
+            break
+        failures += 1
+    return Facts(
+        status=status,
+        size=size,
+        points=frozenset(row.point for row in admissions if row.point is not None),
+        failures=failures,
+        ended_at=admissions[-1].ended_at if admissions else None,
+        open=next((row for row in admissions if row.outcome is None), None),
+    )

@@ -1,0 +1,143 @@
+"""What every job's state is, for status: reads only, and takes no lock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from scheduler.attempt import Order, accept
+from scheduler.checkpoint import Peek, peek
+from scheduler.due import Plan, model_of, next_due, plan_job
+from scheduler.errors import ProviderNotReady, ResumedError
+from scheduler.job import Job, JobFile
+from scheduler.ledger import Admission, ledger_rows
+from scheduler.owner import is_alive
+from scheduler.report import JobRow, JobState, RestRow, Survey, edited_since
+from scheduler.rests import read_rests
+from scheduler.roster import Facts, read_facts, read_seen
+from scheduler.state import State, is_final, is_open, same_task, utc
+from scheduler.trigger import last_point
+
+
+def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
+    """Return a row for each job of the file, by name, and the rests of every ledger that it uses."""
+    now = time.time()
+    plans = {name: plan_job(job, job_file.live) for name, job in job_file.jobs.items()}
+    rows = [
+        job_row(plans[name], environ, now) if name in plans else _refused_row(job_file, name)
+        for name in sorted({*plans, *job_file.refused})
+    ]
+    rests = [rest for folder in sorted({plan.path.parent for plan in plans.values()}) for rest in _rests(folder, now)]
+    return Survey(config=str(job_file.path), live=job_file.live, jobs=rows, rests=rests)
+
+
+def _refused_row(job_file: JobFile, name: str) -> JobRow:
+    problem = job_file.refused[name]
+    return JobRow(id=name, state="blocked", reason=f"line {problem.line}: {problem.message}")
+
+
+def _rests(folder: Path, now: float) -> list[RestRow]:
+    try:
+        with ledger_rows(folder) as tx:
+            found = read_rests(tx, int(now)) if tx else []
+    except ResumedError:
+        return []  # each job of the folder tells it
+    return [
+        RestRow(
+            provider=rest.provider,
+            model=rest.model,
+            until=None if rest.until is None else utc(rest.until),
+            reason=rest.reason,
+            folder=str(folder),
+        )
+        for rest in found
+    ]
+
+
+def job_row(plan: Plan, environ: Mapping[str, str], now: float) -> JobRow:
+    """Return what status tells of one job; whatever is wrong with it makes it blocked, with the reason."""
+    job = plan.job
+    row = JobRow(
+        id=job.id,
+        state="ready",
+        max_attempts=job.max_attempts,
+        schedule=job.schedule,
+        provider=job.provider.name,
+        rehearsal=plan.rehearsal,
+        checkpoint=str(plan.path),
+    )
+    try:
+        found, facts, since = _read(plan, now)
+        row = _with_points(_with_state(row, found), job, facts, since, now)
+        if found.state is not None:
+            row = _with_edits(row, found.state, plan, environ)
+        return replace(row, model=row.model or _model(plan, environ))
+    except ResumedError as error:
+        return replace(row, state="blocked", reason=str(error))
+
+
+def _model(plan: Plan, environ: Mapping[str, str]) -> str | None:
+    """Return the model that would be asked; None where the environment of this command does not say it."""
+    try:
+        return model_of(plan, environ)
+    except ProviderNotReady:
+        return None
+
+
+def _read(plan: Plan, now: float) -> tuple[Peek, Facts, int]:
+    found = peek(plan.path)
+    with ledger_rows(plan.path.parent) as tx:
+        if tx is None:
+            return found, Facts(), int(now)
+        return found, read_facts(tx, plan.path.name), read_seen(tx, plan.sighting, int(now)).since
+
+
+def _with_state(row: JobRow, found: Peek) -> JobRow:
+    state = found.state
+    if state is None:
+        return row
+    last = state["history"][-1] if state["history"] else None
+    return replace(
+        row,
+        state=_job_state(state, found.record.open if found.record else None, row.max_attempts),
+        attempts=state["attempts"],
+        outcome=last["outcome"] if last else None,
+        reason=last["reason"] if last else None,
+        model=state["model"],
+        answer=state["answer"],
+        review=state["review"],
+    )
+
+
+def _job_state(state: State, admission: Admission | None, max_attempts: int) -> JobState:
+    if is_final(state):
+        return state["status"]
+    if admission is not None and time.time() <= admission.deadline and is_alive(admission.owner):
+        return "running"
+    return "exhausted" if state["attempts"] >= max_attempts else "ready"
+
+
+def _with_points(row: JobRow, job: Job, facts: Facts, since: int, now: float) -> JobRow:
+    if row.state in ("done", "exhausted"):
+        return row
+    moment = datetime.fromtimestamp(now, UTC)
+    newest = last_point(job.schedule, job.timezone, moment, datetime.fromtimestamp(since, UTC))
+    ahead = next_due(job, facts, since, now)
+    return replace(
+        row,
+        last_point=newest.isoformat() if newest and newest.timestamp() >= since else None,
+        next_point=ahead.isoformat(timespec="seconds") if ahead else None,
+    )
+
+
+def _with_edits(row: JobRow, state: State, plan: Plan, environ: Mapping[str, str]) -> JobRow:
+    """Hold the stored task and model against those of jobs.yaml. Raises TaskChanged and ModelChanged."""
+    if is_final(state):
+        return row if same_task(state["task"], plan.job.task) else edited_since(row)
+    if is_open(state) and row.state != "running":
+        row = replace(row, outcome="interrupted", reason="the process of the last attempt ended; it stays counted")
+    accept(state, Order(task=plan.job.task, model=_model(plan, environ) or state["model"], tools=(), job=plan.job.id))
+    return row

@@ -1,0 +1,72 @@
+"""Text that is safe on a terminal, and how cells line up. Pure."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+
+def printable(text: str) -> str:
+    """Escape what could act on a terminal: control characters (but newline), ANSI, bidi marks, lone surrogates."""
+    return "".join(_escape(character) for character in text)
+
+
+def _escape(character: str) -> str:
+    if character in "\n\t\u00a0" or character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def one_line(text: str, width: int = 100) -> str:
+    """Return the text on one line of at most `width` characters, escaped."""
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def first_difference(saved: str, current: str) -> str:
+    """Say where two texts part, with what stands there in each."""
+    common = next(
+        (index for index, (one, other) in enumerate(zip(saved, current, strict=False)) if one != other),
+        min(len(saved), len(current)),
+    )
+    before = saved[:common]
+    line, column = before.count("\n") + 1, common - (before.rfind("\n") + 1) + 1
+    start = max(0, common - 20)
+    pieces = [one_line(text[start : common + 30], 60) or "(nothing)" for text in (saved, current)]
+    return f'line {line}, column {column}: it was "{pieces[0]}", it is "{pieces[1]}"'
+
+
+def dots(attempts: int, limit: int) -> str:
+    """Return the attempts as filled dots among the allowed ones."""
+    return "●" * attempts + "○" * max(0, limit - attempts)
+
+
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows of cells as aligned columns; the last column is not padded."""
+    rows = [list(row) for row in rows]
+    widths = [max((_width(cell) for cell in column), default=0) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+def json_text(value: object) -> str:
+    """Return indented JSON in which nothing can act on a terminal; it reads back as the same value."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return "".join(char if char == "\n" or char.isprintable() else json.dumps(char)[1:-1] for char in text)
+
+
+def indent(text: str) -> str:
+    """Set every line in by two blanks."""
+    return "\n".join(f"  {line}" for line in text.split("\n"))

@@ -1,0 +1,262 @@
+"""From jobs to outcomes: which are due, and one slice of each. Cron and daemon ask the same."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scheduler import offline
+from scheduler.attempt import Ask, Order, accept, run_slice
+from scheduler.checkpoint import Checkpoint, hold, peek
+from scheduler.due import Plan, due_point, model_of, plan_job
+from scheduler.errors import CheckpointMoved, EntryRefused, ResumedError
+from scheduler.files import check_folder, make_folder
+from scheduler.job import Job, JobFile
+from scheduler.ledger import Ledger, ledger_of
+from scheduler.owner import is_alive
+from scheduler.report import problem_line
+from scheduler.roster import Facts, Seen, note, read_facts, read_seen
+from scheduler.sources import check_source, list_sources
+from scheduler.state import State, is_final, utc
+from scheduler.tools import Tool, file_tools
+
+# A point is missed, for `catch_up: false`, once it is older than cron's own minute and some.
+MISSED_AFTER = 120
+
+Tell = Callable[[str, dict[str, Any]], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A job that may run: whether it owes a slice now, for which point, since when it has its schedule (UTC seconds).
+
+    A slice that is asked for by hand has no point. `tools` come beside those of `read:`.
+    """
+
+    plan: Plan
+    since: int
+    due: bool = False
+    point: int | None = None
+    tools: tuple[Tool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of a job: its state where one was read, and what refused it.
+
+    `ran` says that a request was admitted, `final` that none may follow.
+    """
+
+    job: str
+    state: State | None = None
+    ran: bool = False
+    final: bool = False
+    refusal: ResumedError | None = None
+
+
+def select(jobs: Iterable[Job], live: bool, now: float, tell: Tell, *, by_hand: bool = False) -> list[Turn | Result]:
+    """Return a turn for each job that may run, and a result for each that is final or refused.
+
+    Notes in the ledgers which jobs were first seen now, ends attempts whose process died, and puts files that are
+    behind right.
+    """
+    plans = [plan_job(job, live) for job in jobs]
+    folders = {plan.path.parent: [other for other in plans if other.path.parent == plan.path.parent] for plan in plans}
+    found: dict[str, Turn | Result] = {}
+    for folder, members in folders.items():
+        try:
+            ledger = open_folder(folder)
+            seen = _sight(ledger, members, int(now))
+        except ResumedError as error:
+            found |= {plan.job.id: Result(job=plan.job.id, refusal=error) for plan in members}
+            continue
+        for plan in members:
+            found[plan.job.id] = _select(ledger, plan, seen[plan.job.id], now, tell, by_hand)
+    return [found[plan.job.id] for plan in plans]
+
+
+def open_folder(folder: Path) -> Ledger:
+    """Return the ledger of a folder, made where it is missing. Raises what `check_folder` refuses."""
+    make_folder(folder)
+    check_folder(folder)
+    return ledger_of(folder)
+
+
+def _sight(ledger: Ledger, plans: Sequence[Plan], now: int) -> dict[str, Seen]:
+    with ledger.reading() as tx:
+        seen = {plan.job.id: read_seen(tx, plan.sighting, now) for plan in plans}
+    fresh = [plan for plan in plans if not seen[plan.job.id].known]
+    if fresh:
+        with ledger.writing() as tx:
+            for plan in fresh:
+                seen[plan.job.id] = read_seen(tx, plan.sighting, now)
+                if not seen[plan.job.id].known:
+                    note(tx, plan.sighting, seen[plan.job.id].since)
+    return seen
+
+
+def _select(ledger: Ledger, plan: Plan, seen: Seen, now: float, tell: Tell, by_hand: bool) -> Turn | Result:
+    job = plan.job
+    try:
+        if seen.moved_from:
+            old = str(plan.path.with_name(seen.moved_from))
+            raise CheckpointMoved(job=job.id, old=old, new=str(plan.path))
+        facts = _facts(ledger, plan, now, tell)
+    except ResumedError as error:
+        return Result(job=job.id, refusal=error)
+    if by_hand:
+        return Turn(plan=plan, since=seen.since, due=True)
+    if facts.status != "ready":
+        return Result(job=job.id, final=True)
+    point = due_point(job, facts, seen.since, now)
+    if point is not None and not job.catch_up and now - point > MISSED_AFTER:
+        with ledger.writing() as tx:
+            note(tx, plan.sighting, point + 1)
+        tell(job.id, {"event": "missed", "point": utc(point)})
+        return Turn(plan=plan, since=point + 1)
+    return Turn(plan=plan, since=seen.since, due=point is not None, point=point)
+
+
+def _facts(ledger: Ledger, plan: Plan, now: float, tell: Tell) -> Facts:
+    """Read what the due rule asks, once nothing that a crash left is in the way of it."""
+    with ledger.reading() as tx:
+        facts = read_facts(tx, plan.path.name)
+    crashed = facts.open is not None and not is_alive(facts.open.owner)
+    behind = facts.status != "ready" and _size(plan.path) != facts.size
+    if not (crashed or behind):
+        return facts
+    with hold(plan.path) as held:
+        state = held.load(lambda event: tell(plan.job.id, event))
+        if state is not None:
+            held.recover(state, plan.job.max_attempts, now, lambda event: tell(plan.job.id, event))
+    with ledger.reading() as tx:
+        return read_facts(tx, plan.path.name)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return None
+
+
+def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: Tell) -> Result:
+    """Run one slice of a job. Never raises a ResumedError: it becomes the result's refusal."""
+    plan, events = turn.plan, []
+
+    def emit(event: dict[str, Any]) -> None:
+        events.append(event["event"])
+        tell(plan.job.id, event)
+
+    state: State | None = None
+    refusal: ResumedError | None = None
+    try:
+        state = _finished(plan, emit)
+        if state is None:
+            order, ask = prepare(turn, job_file, environ)
+            with hold(plan.path) as held:
+                state = _load(held, order, emit)
+                run_slice(held, state, order, ask, emit)
+    except ResumedError as error:
+        refusal = None if "settled" in events else error
+    final = state is not None and is_final(state)
+    return Result(job=plan.job.id, state=state, ran="admitted" in events, final=final, refusal=refusal)
+
+
+def run_due(job: Job, job_file: JobFile, environ: Mapping[str, str], tell: Tell, stopped: Callable[[], bool]) -> Result:
+    """Run one slice of a job if it is due and nothing has stopped the program."""
+    [chosen] = select([job], job_file.live, time.time(), tell)
+    if isinstance(chosen, Result):
+        return chosen
+    return take_turn(chosen, job_file, environ, tell) if chosen.due and not stopped() else Result(job=job.id)
+
+
+def _finished(plan: Plan, emit: Callable[[dict[str, Any]], object]) -> State | None:
+    """Return the state of a final job, its file put right; None for any other. Nothing of a provider is looked at."""
+    found = peek(plan.path)
+    if found.state is None or not is_final(found.state):
+        return None
+    if found.behind:
+        with hold(plan.path) as held:
+            return held.load(emit)
+    return found.state
+
+
+def _load(held: Checkpoint, order: Order, emit: Callable[[dict[str, Any]], object]) -> State:
+    stored = held.load(emit)
+    if stored is not None and is_final(stored):
+        return stored
+    state = accept(stored, order)
+    if stored is not None and state is not stored:
+        emit({"event": "retaken"})
+    return state
+
+
+def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[Order, Ask]:
+    """Do the preflight: key, URL, client, model and readable files. Raises Blocked; nothing is counted by it."""
+    plan, job = turn.plan, turn.plan.job
+    for source in job.read:
+        check_source(source, job_file.private)
+    listing = list_sources(job.read, job_file.private)
+    order = Order(
+        task=job.task,
+        model=model_of(plan, environ),
+        tools=(*file_tools(job.read, job_file.private), *turn.tools),
+        job=job.id,
+        provider=offline.MODEL if plan.offline else job.provider.name,
+        live=not plan.offline,
+        point=turn.point,
+        deadline=job.provider.timeout,
+        max_attempts=job.max_attempts,
+        max_tokens=job.provider.max_tokens,
+        last_attempt=job.provider.last_attempt,
+        files=listing.entries,
+        unlisted=listing.left_out,
+        requests_per_day=job_file.requests_per_day,
+    )
+    if plan.offline:
+        return order, offline.demo
+    from scheduler.gateway import Exchange
+    from scheduler.keys import read_key
+
+    key = read_key(job.provider, environ)
+    mark = hashlib.sha256(repr((job.provider, key)).encode()).digest()
+    return replace(order, mark=mark), Exchange(job.provider, key, environ)
+
+
+def tick(
+    job_file: JobFile,
+    environ: Mapping[str, str],
+    tell: Tell,
+    *,
+    names: Sequence[str] = (),
+    by_hand: bool = False,
+    stopped: Callable[[], bool] = bool,
+) -> Iterator[Result]:
+    """Run one slice of each job that is due, up to `max_parallel` at once; yield the results as they come.
+
+    `names` narrows it to these jobs, `by_hand` runs them whether due or not. Once `stopped` says so, no slice begins.
+    """
+    names = names or [*job_file.jobs, *job_file.refused]
+    for name in names:
+        if name in job_file.refused:
+            yield Result(job=name, refusal=EntryRefused(problem=problem_line(job_file.refused[name])))
+    jobs = [job_file.jobs[name] for name in dict.fromkeys(names) if name in job_file.jobs]
+    turns: list[Turn] = []
+    for chosen in select(jobs, job_file.live, time.time(), tell, by_hand=by_hand):
+        if isinstance(chosen, Result):
+            yield chosen
+        elif chosen.due:
+            turns.append(chosen)
+
+    def run(turn: Turn) -> Result | None:
+        return None if stopped() else take_turn(turn, job_file, environ, tell)
+
+    if turns:
+        with ThreadPoolExecutor(min(job_file.max_parallel, len(turns))) as pool:
+            yield from (result for result in pool.map(run, turns) if result is not None)

@@ -1,0 +1,25 @@
+"""Fixtures that every test file shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import ChatServer, Project, chat_server
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """An empty private folder for a jobs.yaml."""
+    folder = tmp_path / "project"
+    folder.mkdir(0o700)
+    return Project(folder)
+
+
+@pytest.fixture
+def chat() -> Iterator[ChatServer]:
+    """A server that answers "fin"; give it another script by assigning `chat.script`."""
+    with chat_server() as server:
+        yield server

@@ -1,0 +1,1132 @@
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import random
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+import traceback
+import urllib.parse
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+
+from scheduler import gateway
+from scheduler.document import read_object
+from scheduler.errors import AskFailed, ProviderNotReady, RequestRefused
+from scheduler.gateway import Exchange, check_url, encode, interrupt_all, read_key
+from scheduler.job import KeySource, Provider
+from scheduler.keys import one_line
+from scheduler.reply import judge_response
+from scheduler.state import OUTCOMES
+
+KEY = "sk-Canary/7+xQ=zt9\"Lm'w84"
+PART = KEY[:15]  # before its quotes, which repr escapes
+REQUEST = {"model": "m", "messages": [{"role": "user", "content": "hé"}]}
+USAGE = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
+DONE = {
+    "id": "c1",
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "fin"}}],
+    "usage": USAGE,
+}
+Handler = Callable[[socket.socket, "Server"], None]
+
+
+def read_request(connection: socket.socket) -> bytes:
+    data = b""
+    while b"\r\n\r\n" not in data and (more := connection.recv(65536)):
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = next(
+        (int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower()[:15] == b"content-length:"), 0
+    )
+    while len(body) < length and (more := connection.recv(65536)):
+        body += more
+        data += more
+    return data
+
+
+class Server:
+    """A loopback server of raw bytes: one handler, which gets each connection in a thread of its own."""
+
+    def __init__(self, handler: Handler, tls: ssl.SSLContext | None = None) -> None:
+        self.handler, self.tls = handler, tls
+        self.stop = threading.Event()
+        self.connections = 0
+        self.flooded = 0
+        self.requests: list[bytes] = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.threads = [threading.Thread(target=self._accept)]
+        self.threads[0].start()
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}/v1"
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            if self.stop.is_set():
+                connection.close()
+                return
+            self.connections += 1
+            self.threads.append(threading.Thread(target=self._handle, args=(connection,)))
+            self.threads[-1].start()
+
+    def _handle(self, connection: socket.socket) -> None:
+        connection.settimeout(5)
+        with connection, suppress(OSError):
+            if self.tls:
+                with self.tls.wrap_socket(connection, server_side=True) as secure:
+                    self.handler(secure, self)
+            else:
+                self.handler(connection, self)
+
+    def close(self) -> None:
+        self.stop.set()
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            pass
+        self.listener.close()
+        for thread in self.threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Server]]:
+    servers: list[Server] = []
+
+    def start(handler: Handler, tls: ssl.SSLContext | None = None) -> Server:
+        servers.append(Server(handler, tls))
+        return servers[-1]
+
+    yield start
+    join_workers()
+    for server in servers:
+        server.close()
+
+
+def join_workers() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "exchange":
+            thread.join(5)
+            assert not thread.is_alive()
+
+
+def answer(body: object, status: int = 200, *headers: tuple[str, str]) -> Handler:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+    def handle(connection: socket.socket, server: Server) -> None:
+        server.requests.append(read_request(connection))
+        fields = [*headers, ("Content-Length", str(len(raw))), ("Connection", "close")]
+        head = f"HTTP/1.1 {status} X\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields)
+        connection.sendall(head.encode("latin-1") + b"\r\n" + raw)
+
+    return handle
+
+
+def provider(url: str, **options: object) -> Provider:
+    return Provider(name="local", base_url=url, **({"timeout": 5.0} | options))  # type: ignore[arg-type]
+
+
+def ask(url: str, key: str | None = KEY, **options: object) -> dict:
+    with Exchange(provider(url, **options), key, os.environ) as exchange:
+        return exchange(REQUEST)
+
+
+def failure(url: str, key: str | None = KEY, **options: object) -> AskFailed:
+    with pytest.raises(AskFailed) as caught:
+        ask(url, key, **options)
+    assert caught.value.outcome in OUTCOMES
+    assert len(caught.value.reason) <= 300
+    assert caught.value.reason.isprintable()
+    return caught.value
+
+
+def outcome_of(url: str) -> dict | AskFailed:
+    try:
+        return ask(url)
+    except AskFailed as failed:
+        return failed
+
+
+def reply(**message: object) -> dict:
+    return {"choices": [{"finish_reason": "stop", "message": {"role": "assistant"} | message}], "usage": USAGE}
+
+
+def error(message: str, code: object = None) -> dict:
+    return {"error": {"message": message, "code": code}}
+
+
+# ---- the key
+
+
+def keyed(kind: str, name: str) -> Provider:
+    return Provider(name="p", base_url="https://h/v1", key=KeySource(kind=kind, name=name))  # type: ignore[arg-type]
+
+
+def test_key_comes_trimmed_from_each_place(tmp_path: Path) -> None:
+    (tmp_path / "k").write_text(f" {KEY}\r\n")
+    assert read_key(keyed("env", "K"), {"K": f"\t{KEY} \n"}) == KEY
+    assert read_key(keyed("file", str(tmp_path / "k")), {}) == KEY
+    assert read_key(keyed("credential", "k"), {"CREDENTIALS_DIRECTORY": str(tmp_path)}) == KEY
+    assert read_key(Provider(name="p", base_url="https://h/v1"), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (None, "missing"),
+        (" \n", "blank"),
+        ("CANARY\nX: y", "line break"),
+        ("CANARY\rX", "line break"),
+        ("CAN\x00ARY", "control"),
+        ("CAN\tARY", "control"),
+        ("CANARYé", "ASCII"),
+        ("CANARY\udcff", "ASCII"),
+        ("CANARY" * 2000, "8192"),
+    ],
+)
+def test_a_key_that_no_header_can_carry_is_refused_unseen(value: str | None, word: str, tmp_path: Path) -> None:
+    path = tmp_path / "k"
+    if value is not None:
+        path.write_bytes(value.encode("utf-8", "surrogateescape"))
+    for source in (keyed("env", "K"), keyed("file", str(path)), keyed("credential", "k")):
+        environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)} | ({} if value is None else {"K": value})
+        with pytest.raises(ProviderNotReady) as caught:
+            read_key(source, environ)
+        assert word in str(caught.value) or (value is None and "No such file" in str(caught.value))
+        assert "CANARY" not in everything(caught.value)
+        assert source.key is not None
+        assert source.key.name in str(caught.value)
+    if value is not None:
+        with pytest.raises(ProviderNotReady) as caught:
+            Exchange(provider("https://h/v1"), value, {})
+        assert "CANARY" not in everything(caught.value)
+
+
+def test_a_key_file_must_be_regular_and_is_read_in_part(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("k")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 1 << 40)
+    for name, word in (("link", "symbolic link"), ("fifo", "regular"), (".", "regular"), ("sparse", "8192")):
+        with pytest.raises(ProviderNotReady, match=word):
+            read_key(keyed("file", str(tmp_path / name)), {})
+    for name, environ in (("real", {}), ("../real", {"CREDENTIALS_DIRECTORY": str(tmp_path / "x")}), ("..", {})):
+        with pytest.raises(ProviderNotReady, match="CREDENTIALS_DIRECTORY"):
+            read_key(keyed("credential", name), environ)
+
+
+# ---- the address
+
+
+@pytest.mark.parametrize("base", ["https://h.example/v1", " https://h.example/v1/ ", "https://h.example/v1//"])
+def test_the_endpoint_has_no_double_slash(base: str) -> None:
+    assert check_url(base, allow_http=False) == "https://h.example/v1/chat/completions"
+
+
+def test_a_full_endpoint_is_taken_as_it_is() -> None:
+    assert check_url("https://h/v1/chat/completions", allow_http=False) == "https://h/v1/chat/completions"
+
+
+REFUSED_URLS = [
+    "",
+    "api.example.com/v1",
+    "ftp://h/v1",
+    "https:///v1",
+    "https://u:CANARY@h/v1",
+    "https://CANARY@h/v1",
+    "https://h/v1?key=CANARY",
+    "https://h/v1?",
+    "https://h/v1#CANARY",
+    "https://h:CANARY/v1",
+    "https://h:99999/v1",
+    "https://h\\@CANARY/v1",
+    "https://h /v1",
+    "https://h\n.example/v1",
+    "https://169.254.169.254/v1",
+    "https://2852039166/v1",
+    "https://0xa9fea9fe/v1",
+    "https://[fe80::1]/v1",
+    "https://[::ffff:169.254.169.254]/v1",
+    "http://192.168.1.5/v1",
+    "http://h.example/v1",
+    "http://localhost.example/v1",
+]
+
+
+@pytest.mark.parametrize("base", REFUSED_URLS)
+def test_a_wrong_address_is_refused_in_one_sentence_before_anything_is_counted(base: str) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]+$") as caught:
+        check_url(base, allow_http=False)
+    assert "CANARY" not in str(caught.value)
+    with pytest.raises(ProviderNotReady) as not_ready:
+        Exchange(provider(base), None, {})
+    assert "CANARY" not in everything(not_ready.value)
+
+
+def test_an_address_that_only_the_client_cannot_read_is_refused_before_anything_is_counted() -> None:
+    with pytest.raises(ProviderNotReady, match="URL"):
+        Exchange(provider("https://\uff11\uff16\uff19.254.1.1/v1"), None, {})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9:8080", "[::1]:80", "localhost", "LOCALHOST:1"])
+def test_plain_http_is_for_loopback_or_by_consent(host: str) -> None:
+    assert check_url(f"http://{host}/v1", allow_http=False)
+    assert check_url("http://192.168.1.5/v1", allow_http=True)
+
+
+# ---- the request
+
+
+@pytest.mark.parametrize(
+    "content",
+    [float("nan"), float("inf"), "\ud800", object(), {1: {2}}, "x" * (8 * 1024 * 1024)],
+    ids=["nan", "inf", "surrogate", "object", "set", "8 MiB"],
+)
+def test_a_request_that_cannot_be_sent_is_refused_and_sends_nothing(content: object, serve) -> None:
+    server = serve(answer(DONE))
+    request = {"model": "m", "messages": [{"role": "user", "content": content}]}
+    with pytest.raises(RequestRefused):
+        encode(request)
+    with pytest.raises(RequestRefused), Exchange(provider(server.url), KEY, {}) as exchange:
+        exchange(request)
+    assert server.connections == 0
+
+
+def test_the_body_has_the_known_fields_only_and_no_stream() -> None:
+    full = REQUEST | {"tools": [{}], "tool_choice": "none", "max_tokens": 5}
+    assert json.loads(encode(full | {"stream": True, "api_key": KEY})) == full | {"stream": False}
+    assert json.loads(encode(REQUEST | {"tools": None})) == REQUEST | {"stream": False}
+
+
+def test_one_post_with_the_right_headers(serve) -> None:
+    server = serve(answer(DONE))
+    result = ask(server.url + "/")
+    assert result == {
+        "message": {"role": "assistant", "content": "fin"},
+        "finish_reason": "stop",
+        "usage": USAGE,
+        "id": "c1",
+        "billed": "yes",
+    }
+    (sent,) = server.requests
+    head, _, body = sent.partition(b"\r\n\r\n")
+    line, *fields = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, value in (field.split(": ", 1) for field in fields)}
+    assert line == "POST /v1/chat/completions HTTP/1.1"
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert headers["accept-encoding"] == "identity"
+    assert headers["user-agent"].startswith("resumed/")
+    assert json.loads(body) == REQUEST | {"stream": False}
+
+
+def test_without_a_key_no_authorization_is_sent_even_with_a_netrc(serve, tmp_path, monkeypatch) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login u password p\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    server = serve(answer(DONE))
+    ask(server.url, None)
+    ask(server.url, None, proxy="env")
+    assert all(b"authorization" not in sent.lower() for sent in server.requests)
+    assert len(server.requests) == 2
+
+
+def test_each_call_is_a_connection_of_its_own(serve) -> None:
+    server = serve(answer(DONE))
+    with Exchange(provider(server.url), KEY, {}) as exchange:
+        assert exchange(REQUEST) == exchange(REQUEST)
+    assert server.connections == len(server.requests) == 2
+
+
+def test_thirty_threads_get_each_their_own_reply(serve) -> None:
+    def echo(connection: socket.socket, server: Server) -> None:
+        asked = json.loads(read_request(connection).partition(b"\r\n\r\n")[2])
+        time.sleep(random.random() / 10)
+        answer(reply(content=asked["model"]))(socket_after(connection), server)
+
+    server = serve(echo)
+    got: dict[str, str] = {}
+
+    def one(name: str) -> None:
+        with Exchange(provider(server.url), KEY, {}) as exchange:
+            got[name] = exchange(REQUEST | {"model": name})["message"]["content"]
+
+    threads = [threading.Thread(target=one, args=(f"m{n}",)) for n in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert got == {f"m{n}": f"m{n}" for n in range(30)}
+
+
+class socket_after:  # noqa: N801  (a connection whose request was read already)
+    def __init__(self, connection: socket.socket) -> None:
+        self.sendall = connection.sendall
+
+    def recv(self, _: int) -> bytes:
+        return b""
+
+
+# ---- outcomes
+
+LIMIT = "Rate limit reached"
+TPM = "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 10338"
+HTML = b"<!DOCTYPE html><html><title>502 Bad\nGateway</title>" + b"<p>x</p>" * 8000
+OUTCOME_TABLE = [
+    # status, body, outcome, rests, billed, words of the reason
+    (400, error("messages[2]: bad"), "http_error", "none", "no", "400: messages[2]: bad"),
+    (400, error("maximum context length is 8 tokens"), "context_too_long", "none", "no", "400: maximum context"),
+    (400, error("x", "context_length_exceeded"), "context_too_long", "none", "no", "400: x"),
+    (400, error("prompt too long; exceeded"), "context_too_long", "none", "no", "too long"),
+    (400, {"error": {"message": "x", "type": "too_many_prompt_tokens"}}, "context_too_long", "none", "no", "400: x"),
+    (400, error("The model `x` does not exist"), "refused", "model", "no", "does not exist"),
+    (400, error("filtered", "content_filter"), "filtered", "none", "no", "400: filtered"),
+    (400, [{"error": {"code": 400, "message": "API key not valid"}}], "http_error", "none", "no", "API key not valid"),
+    (401, {"detail": "Invalid API Key"}, "refused", "provider", "no", "401: Invalid API Key"),
+    (402, error("Insufficient credits", 402), "refused", "provider", "no", "402: Insufficient credits"),
+    (403, error("Country not supported"), "refused", "provider", "no", "403: Country"),
+    (403, error("no access", "model_not_found"), "refused", "model", "no", "403: no access"),
+    (403, {"error": {"message": "m", "metadata": {"flagged_input": "x"}}}, "filtered", "none", "no", "403: m"),
+    (404, {"error": "model 'x' not found"}, "refused", "model", "no", "404: model 'x' not found"),
+    (404, b"", "refused", "model", "no", "404: Not Found"),
+    (408, b"", "http_error", "none", "no", "408: Request Timeout"),
+    (409, error("conflict"), "http_error", "none", "no", "409: conflict"),
+    (413, HTML, "context_too_long", "none", "no", "413: 502 Bad Gateway"),
+    (413, error(TPM, "rate_limit_exceeded"), "context_too_long", "none", "no", "413: Request too large"),
+    (418, b'{"error": true, "message": "tea"}', "http_error", "none", "no", "418: tea"),
+    (
+        422,
+        {"message": {"detail": [{"msg": "extra"}, {"msg": "worse"}]}},
+        "http_error",
+        "none",
+        "no",
+        "422: extra; worse",
+    ),
+    (422, {"detail": [{"loc": ["body"], "msg": "Field required"}]}, "http_error", "none", "no", "422: Field required"),
+    (425, b"", "http_error", "none", "no", "425: Too Early"),
+    (429, error(LIMIT, 429), "rate_limited", "retry", "no", f"429: {LIMIT}"),
+    (429, error("Too many tokens, please wait"), "rate_limited", "retry", "no", "429: Too many tokens"),
+    (429, error(TPM), "context_too_long", "none", "no", "429: Request too large"),
+    (429, error("quota", "insufficient_quota"), "refused", "provider", "no", "429: quota"),
+    (429, {"error": {"message": "P", "metadata": {"raw": "busy"}}}, "rate_limited", "retry", "no", "429: P (busy)"),
+    (429, b"slow down", "rate_limited", "retry", "no", "429: slow down"),
+    (500, b"", "http_error", "outage", "maybe", "500: Internal Server Error"),
+    (502, HTML, "http_error", "outage", "maybe", "502: 502 Bad Gateway"),
+    (503, {"object": "error", "message": "loading", "code": 503}, "http_error", "outage", "maybe", "503: loading"),
+    (500, error("model engine not found"), "http_error", "outage", "maybe", "500: model engine"),
+    (529, error("Overloaded"), "http_error", "outage", "maybe", "529: Overloaded"),
+    (599, {"a": 1}, "http_error", "outage", "maybe", "599: no reason given"),
+    (204, b"", "malformed_reply", "none", "maybe", "204: an empty body"),
+    (200, b" \n", "malformed_reply", "none", "maybe", "200: an empty body"),
+    (200, HTML, "malformed_reply", "none", "maybe", "200: a page instead of JSON: 502 Bad Gateway"),
+    (200, b'data: {"choices": []}\n\ndata: [DONE]\n\n', "malformed_reply", "none", "maybe", "event stream"),
+    (200, b": PROCESSING\n\ndata: {}", "malformed_reply", "none", "maybe", "event stream"),
+    (200, b"{", "malformed_reply", "none", "maybe", "200: not JSON"),
+    (200, b"\xff\xfe{\x00}\x00", "malformed_reply", "none", "maybe", "200: not JSON"),
+    (200, b'{"choices": NaN}', "malformed_reply", "none", "maybe", "NaN"),
+    (200, b'{"id": 1, "id": 2}', "malformed_reply", "none", "maybe", "twice"),
+    (200, b"[" * 100_000, "malformed_reply", "none", "maybe", "200: not JSON"),
+    (200, b'{"a":' * 70 + b"1" + b"}" * 70, "malformed_reply", "none", "maybe", "nested"),
+    (200, b"9" * 5000, "malformed_reply", "none", "maybe", "200: not JSON"),
+    (200, [DONE], "malformed_reply", "none", "maybe", "no object"),
+    (200, None, "malformed_reply", "none", "maybe", "no object"),
+    (200, "hi", "malformed_reply", "none", "maybe", "no object"),
+    (200, {"id": None, "choices": None}, "malformed_reply", "none", "maybe", "no choice"),
+    (200, {"choices": []}, "malformed_reply", "none", "maybe", "no choice"),
+    (200, {"choices": [None]}, "malformed_reply", "none", "maybe", "no choice"),
+    (200, {"choices": [{"message": None}]}, "malformed_reply", "none", "maybe", "no choice"),
+    (200, {"choices": [{"delta": {"content": "x"}}], "usage": USAGE}, "malformed_reply", "none", "yes", "no choice"),
+    (200, {"choices": [{"finish_reason": "content_filter"}]}, "filtered", "none", "maybe", "filtered"),
+    (200, reply(content=None, refusal="No."), "filtered", "none", "yes", "200: the model refused: No."),
+    (200, reply(content=5), "malformed_reply", "none", "yes", "content"),
+    (200, reply(content={"a": 1}), "malformed_reply", "none", "yes", "content"),
+    (200, reply(content="x", tool_calls={"id": 1}), "malformed_reply", "none", "yes", "tool_calls"),
+    (200, reply(content="x", tool_calls=["f"]), "malformed_reply", "none", "yes", "tool_calls"),
+    (200, reply(content=None, function_call={"name": "f"}), "malformed_reply", "none", "yes", "function_call"),
+    (200, error("P", 429), "rate_limited", "retry", "maybe", "200 with error 429: P"),
+    (200, error("bad key", "401"), "refused", "provider", "maybe", "200 with error 401: bad key"),
+    (200, error("up", 502), "http_error", "outage", "maybe", "200 with error 502: up"),
+    (200, {"error": "plain string"}, "http_error", "none", "maybe", "200: plain string"),
+    (200, DONE | error("late"), "http_error", "none", "yes", "200: late"),
+    (200, {"choices": [{"error": {"code": 502, "message": "cut"}}]}, "http_error", "outage", "maybe", "502: cut"),
+    (200, {"choices": [{"finish_reason": "error", "message": {"content": "x"}}]}, "http_error", "none", "maybe", "mid"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "outcome", "rests", "billed", "words"), OUTCOME_TABLE)
+def test_each_bad_reply_has_its_outcome_after_one_request(
+    status: int, body: object, outcome: str, rests: str, billed: str, words: str, serve
+) -> None:
+    server = serve(answer(body, status))
+    failed = failure(server.url)
+    assert (failed.outcome, failed.rests, failed.billed) == (outcome, rests, billed)
+    assert words in failed.reason
+    assert len(server.requests) == server.connections == 1
+
+
+def judged(body: object) -> dict:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    found = judge_response(200, [], raw)
+    assert isinstance(found, dict)
+    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+    return found
+
+
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"content": "fin"}, {"content": "fin"}),
+        ({"role": "system", "content": "fin"}, {"content": "fin"}),
+        ({"content": ""}, {"content": ""}),
+        ({}, {"content": None}),
+        ({"content": "a", "tool_calls": None}, {"content": "a"}),
+        ({"content": "a", "tool_calls": []}, {"content": "a"}),
+        ({"content": None, "tool_calls": [CALL]}, {"content": None, "tool_calls": [CALL]}),
+        ({"content": "a", "refusal": "no"}, {"content": "a", "refusal": "no"}),
+        ({"content": None, "reasoning_content": "step é\n"}, {"content": None, "reasoning_content": "step é\n"}),
+        ({"content": [{"type": "text", "text": "f"}, "i", {"type": "text", "text": "n"}]}, {"content": "fin"}),
+        ({"content": [{"type": "thinking", "thinking": []}, {"type": "text", "text": "4"}]}, {"content": "4"}),
+        ({"content": []}, {"content": None}),
+        ({"content": "a", "function_call": {"name": ""}}, {"content": "a", "function_call": {"name": ""}}),
+    ],
+)
+def test_a_message_keeps_what_the_provider_sent(message: dict, expected: dict) -> None:
+    body = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    assert judged(body)["message"] == expected | {"role": "assistant"}
+
+
+def test_what_cannot_be_stored_is_made_storable_rather_than_lost() -> None:
+    found = judged(b'{"choices":[{"message":{"content":"fin\\ud83d","score":1e400}}],"usage":{"prompt_tokens":1e400}}')
+    assert found["message"] == {"role": "assistant", "content": "fin?", "score": None}
+    assert found["usage"] is None
+    assert judged(b"\xef\xbb\xbf" + b"\n" * 100 + json.dumps(DONE).encode())["message"]["content"] == "fin"
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (USAGE | {"prompt_tokens_details": {"cached_tokens": None}}, USAGE),
+        ({"prompt_tokens": 9, "completion_tokens": 3}, USAGE),
+        ({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": None}, USAGE),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, dict.fromkeys(USAGE, 0)),
+        (None, None),
+        ([], None),
+        ({}, None),
+        (USAGE | {"prompt_tokens": None}, None),
+        (USAGE | {"prompt_tokens": "12"}, None),
+        (USAGE | {"completion_tokens": -1}, None),
+        (USAGE | {"completion_tokens": 3.0}, None),
+        (USAGE | {"total_tokens": True}, None),
+        (USAGE | {"completion_tokens": float("inf")}, None),
+        (USAGE | {"total_tokens": 10**300}, None),
+    ],
+)
+def test_odd_usage_is_unknown_and_never_zero(usage: object, expected: object) -> None:
+    raw = json.dumps(DONE | {"usage": usage}).replace("Infinity", "1e999").encode()
+    found = judged(raw)
+    assert found["usage"] == expected
+    assert found["billed"] == ("yes" if expected else "maybe")
+    assert found["message"]["content"] == "fin"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("c1", "c1"), (None, None), (7, None), ("", None), ("a\x1b[1m\nb", "a[1mb"), ("x" * 999, "x" * 200)],
+)
+def test_the_id_is_a_short_printable_text_or_none(value: object, expected: object) -> None:
+    assert judged(DONE | {"id": value})["id"] == expected
+
+
+def date(seconds: float) -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        (["30"], 30, 30),
+        (["0"], 0, 0),
+        ([" 86400 "], 86400, 86400),
+        (["1.5"], 1.5, 1.5),
+        (["in 100 s"], 98, 100),
+        (["soon", "7"], 7, 7),
+        (["-5", date(-100), "5", "9"], 5, 5),
+    ],
+)
+def test_retry_after_is_read(values: list[str], low: float, high: float) -> None:
+    failed = judge_response(
+        429, [("Retry-After", date(100) if value == "in 100 s" else value) for value in values], b""
+    )
+    assert isinstance(failed, AskFailed)
+    assert failed.retry_after is not None
+    assert low <= failed.retry_after <= high
+    assert "ignored" not in failed.reason
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("-5", "99999999", "86401", "soon", "", "1e9", "nan", "٣", "9" * 5000, date(-100), date(90_000)),
+        *("Wed, 99 Foo 2026", "Wed, 21 Oct 99999 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:00 +9999", "1 2 3 4 5 6 7 8"),
+    ],
+)
+def test_an_unusable_retry_after_is_ignored_with_a_word(value: str) -> None:
+    failed = judge_response(429, [("retry-after", value)], b"")
+    assert isinstance(failed, AskFailed)
+    assert failed.retry_after is None
+    assert "ignored" in failed.reason
+
+
+def test_an_outage_may_name_its_end_and_other_failures_may_not() -> None:
+    for status, expected in ((503, 60), (500, 60), (400, None), (401, None), (413, None)):
+        failed = judge_response(status, [("Retry-After", "60")], b"")
+        assert isinstance(failed, AskFailed)
+        assert failed.retry_after == expected
+
+
+def test_retry_after_reaches_the_caller_and_nobody_sleeps(serve) -> None:
+    server = serve(answer(b"", 429, ("Retry-After", "soon"), ("Retry-After", "3600")))
+    start = time.monotonic()
+    assert failure(server.url).retry_after == 3600
+    assert time.monotonic() - start < 2
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_named_and_never_followed(status: int, serve) -> None:
+    thief = serve(answer(DONE))
+    server = serve(answer(b"", status, ("Location", thief.url + "/steal")))
+    failed = failure(server.url)
+    assert (failed.outcome, failed.rests) == ("http_error", "none")
+    assert failed.reason.startswith(f"{status}: ")
+    assert thief.url + "/steal" in failed.reason
+    assert (thief.connections, len(server.requests)) == (0, 1)
+
+
+def test_a_redirect_to_nowhere_readable_is_a_failure_too(serve) -> None:
+    server = serve(answer(b"", 302, ("Location", "http://[bad")))
+    assert failure(server.url).outcome in ("http_error", "malformed_reply")
+
+
+# ---- the deadline
+
+DEADLINE = 0.5
+
+
+def never(connection: socket.socket, server: Server) -> None:
+    server.requests.append(read_request(connection))
+    server.stop.wait(5)
+
+
+def deaf(connection: socket.socket, server: Server) -> None:
+    server.stop.wait(5)
+
+
+def trickle(start: bytes, drop: bytes) -> Handler:
+    def handle(connection: socket.socket, server: Server) -> None:
+        server.requests.append(read_request(connection))
+        connection.sendall(start)
+        while not server.stop.wait(0.05):
+            connection.sendall(drop)
+
+    return handle
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+SLOW = {
+    "silent": never,
+    "deaf": deaf,
+    "headers by bytes": trickle(HEAD + b"X-Slow: ", b"a"),
+    "headers by lines": trickle(HEAD, b"X-A: b\r\n"),
+    "informational": trickle(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+    "body": trickle(HEAD + b"Content-Length: 100000\r\n\r\n", b" "),
+    "chunks": trickle(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "trailers": trickle(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n \r\n0\r\n", b"X-A: b\r\n"),
+}
+
+
+def timed_out(url: str, **options: object) -> AskFailed:
+    start = time.monotonic()
+    failed = failure(url, timeout=DEADLINE, **options)
+    assert DEADLINE <= time.monotonic() - start + 0.02 < DEADLINE + 1
+    assert (failed.outcome, failed.rests) == ("timeout", "none")
+    assert "0.5 s" in failed.reason
+    return failed
+
+
+@pytest.mark.parametrize("handler", SLOW.values(), ids=SLOW)
+def test_one_deadline_covers_the_whole_exchange(handler: Handler, serve) -> None:
+    server = serve(handler)
+    assert timed_out(server.url).billed == "maybe"
+    join_workers()  # the connection is cut: nothing stays behind
+    assert server.connections == 1
+
+
+def test_a_request_that_nobody_reads_ends_at_the_deadline(serve) -> None:
+    server = serve(deaf)
+    start = time.monotonic()
+    with Exchange(provider(server.url, timeout=DEADLINE), KEY, {}) as exchange, pytest.raises(AskFailed) as caught:
+        exchange({"model": "m", "messages": ["x" * 8_000_000]})
+    assert caught.value.outcome == "timeout"
+    assert time.monotonic() - start < DEADLINE + 1
+    join_workers()
+
+
+def test_the_deadline_covers_a_tls_handshake_that_never_answers(serve) -> None:
+    server = serve(deaf)
+    assert timed_out(f"https://127.0.0.1:{server.port}/v1").billed == "no"
+    join_workers()
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("name", ["silent", "headers by bytes", "body"])
+def test_the_deadline_covers_tls_too(name: str, serve, tls) -> None:
+    server = serve(SLOW[name], tls)
+    assert timed_out(server.url).billed == "maybe"
+    join_workers()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_late_dns_answer_sends_nothing(scheme: str, serve, monkeypatch) -> None:
+    received: list[bytes] = []
+
+    def listen(connection: socket.socket, server: Server) -> None:
+        received.append(connection.recv(100))
+
+    server = serve(listen)
+    resolve = socket.getaddrinfo
+
+    def slow(*args: object, **options: object) -> object:
+        time.sleep(DEADLINE + 0.5)
+        return resolve(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    assert timed_out(f"{scheme}://127.0.0.1:{server.port}/v1").billed == "no"
+    join_workers()
+    monkeypatch.undo()
+    server.close()
+    assert b"".join(received) == b""
+
+
+# ---- size
+
+
+def flood(head: bytes, drop: bytes, times: int) -> Handler:
+    def handle(connection: socket.socket, server: Server) -> None:
+        server.requests.append(read_request(connection))
+        connection.sendall(head)
+        for _ in range(times):
+            connection.sendall(drop)
+            server.flooded += len(drop)
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("handler", "word"),
+    [
+        (flood(HEAD + b"Content-Length: 52428800\r\n\r\n", b" " * 1_048_576, 50), "1048576"),
+        (flood(HEAD + b"\r\n", b'{"a":1}' * 10_000, 1000), "1048576"),
+        (flood(HEAD, b"X-A: b\r\n" * 1000, 10_000), "HTTP"),
+        (flood(HEAD + b"X-A: ", b"b" * 65536, 1000), "HTTP"),
+        (answer(gzip.compress(bytes(50_000_000)), 200, ("Content-Encoding", "gzip")), "compressed (gzip)"),
+        (answer(gzip.compress(json.dumps(DONE).encode()), 200, ("Content-Encoding", "gzip")), "compressed (gzip)"),
+        (answer(b"SSH-2.0-x\r\n" * 3, 200, ("Content-Encoding", "br")), "compressed (br)"),
+        (flood(b"SSH-2.0-OpenSSH_9.6\r\n\r\n", b"", 0), "HTTP"),
+    ],
+    ids=["50 MiB", "no length", "endless headers", "endless header", "bomb", "gzip", "br", "not HTTP"],
+)
+def test_a_reply_without_measure_ends_early_as_malformed(handler: Handler, word: str, serve) -> None:
+    server = serve(handler)
+    start = time.monotonic()
+    failed = failure(server.url, timeout=20.0)
+    assert time.monotonic() - start < 3
+    assert server.flooded < 20_000_000  # what fits into the buffers of the system, and no more
+    assert failed.outcome == "malformed_reply"
+    assert word in failed.reason
+    assert len(server.requests) == 1
+
+
+def test_the_status_decides_even_where_the_body_is_compressed_or_huge(serve) -> None:
+    assert failure(serve(answer(b"no gzip", 401, ("Content-Encoding", "gzip"))).url).outcome == "refused"
+    assert failure(serve(answer(b"x" * 2_000_000, 429)).url).outcome == "rate_limited"
+
+
+def test_identity_is_no_compression(serve) -> None:
+    assert ask(serve(answer(DONE, 200, ("Content-Encoding", "Identity"))).url)["id"] == "c1"
+
+
+# ---- broken connections
+
+
+def reset(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def breaking(before: bytes | None, *, rough: bool) -> Handler:
+    def handle(connection: socket.socket, server: Server) -> None:
+        if before is not None:
+            server.requests.append(read_request(connection))
+            connection.sendall(before)
+        if rough:
+            reset(connection)
+
+    return handle
+
+
+@pytest.mark.parametrize("rough", [False, True])
+@pytest.mark.parametrize(
+    "before",
+    [
+        None,
+        b"",
+        b"HTTP/1.1 2",
+        HEAD,
+        HEAD + b"Content-Length: 99\r\n\r\n{",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n9",
+    ],
+)
+def test_a_broken_connection_may_be_billed_and_is_not_tried_again(before: bytes | None, rough: bool, serve) -> None:
+    server = serve(breaking(before, rough=rough))
+    failed = failure(server.url)
+    assert (failed.outcome, failed.rests) == ("connect_error", "outage")
+    assert failed.billed == "maybe" or before is None  # nothing was read yet: the reset may win over the request
+    assert server.connections == 1
+
+
+def test_no_connection_is_not_billed(monkeypatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    refused = failure(f"http://127.0.0.1:{port}/v1")
+
+    def unknown(*_: object, **__: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    nameless = failure("https://nowhere.example/v1")
+    for failed in (refused, nameless):
+        assert (failed.outcome, failed.rests, failed.billed) == ("connect_error", "outage", "no")
+    assert "Name or service not known" in nameless.reason
+
+
+# ---- TLS
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory) -> Path:
+    path: Path = tmp_path_factory.mktemp("tls") / "both.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(path.with_name("key.pem")), "-out", str(path.with_name("cert.pem"))),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    path.write_bytes(path.with_name("key.pem").read_bytes() + path.with_name("cert.pem").read_bytes())
+    return path
+
+
+def server_context(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+@pytest.fixture
+def tls(certificate: Path, monkeypatch) -> Iterator[ssl.SSLContext]:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.with_name("cert.pem")))
+    gateway._tls_context.cache_clear()
+    yield server_context(certificate)
+    gateway._tls_context.cache_clear()
+
+
+def test_a_self_signed_server_gets_no_request(serve, certificate: Path) -> None:
+    server = serve(answer(DONE), server_context(certificate))
+    failed = failure(server.url)
+    assert (failed.outcome, failed.billed) == ("connect_error", "no")
+    assert "self-signed" in failed.reason or "self signed" in failed.reason
+    assert server.requests == []
+
+
+def test_a_trusted_server_is_asked_and_the_context_is_made_once(serve, tls) -> None:
+    server = serve(answer(DONE), tls)
+    for _ in range(3):
+        assert ask(server.url)["id"] == "c1"
+    assert gateway._tls_context.cache_info().misses == 1
+
+
+def test_an_unreadable_certificate_file_is_named_before_anything_is_counted(monkeypatch, tls) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
+    with pytest.raises(ProviderNotReady, match="SSL_CERT_FILE"):
+        Exchange(provider("https://h.example/v1"), KEY, os.environ)
+    assert Exchange(provider("http://127.0.0.1:9/v1"), KEY, os.environ).close() is None
+
+
+# ---- proxies
+
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@pytest.fixture
+def environ(monkeypatch):
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch.setenv
+
+
+def test_a_proxy_of_the_environment_is_used_only_by_consent(serve, environ) -> None:
+    proxy, server = serve(answer(DONE | {"id": "proxy"})), serve(answer(DONE))
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        environ(name, f"http://127.0.0.1:{proxy.port}")
+    assert ask(server.url)["id"] == "c1"
+    assert proxy.connections == 0
+    assert ask(server.url, proxy="env")["id"] == "proxy"
+    assert proxy.requests[0].startswith(b"POST http://127.0.0.1:")
+
+
+def test_a_proxy_that_opens_no_tunnel_is_not_billed_and_sees_no_key(serve, environ) -> None:
+    proxy = serve(answer(b"", 407))
+    environ("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+    failed = failure("https://h.example/v1", proxy="env")
+    assert (failed.outcome, failed.billed) == ("connect_error", "no")
+    assert proxy.requests[0].startswith(b"CONNECT h.example:443")
+    assert KEY.encode() not in proxy.requests[0]
+
+
+def test_the_deadline_covers_a_proxy_that_never_answers(serve, environ) -> None:
+    proxy = serve(never)
+    environ("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+    assert timed_out("https://h.example/v1", proxy="env").billed == "no"
+    join_workers()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALL_PROXY", "socks5://u:CANARY@127.0.0.1:7890"),
+        ("ALL_PROXY", "socks://u:CANARY@127.0.0.1:7890"),
+        ("all_proxy", "gopher://CANARY"),
+        ("HTTPS_PROXY", "http://h:CANARY"),
+        ("NO_PROXY", "fe80::/10,CANARY:1:::"),
+    ],
+)
+def test_an_unusable_proxy_is_named_before_anything_is_counted(name: str, value: str, environ) -> None:
+    environ(name, value)
+    with pytest.raises(ProviderNotReady, match=name) as caught:
+        Exchange(provider("https://h.example/v1", proxy="env"), KEY, os.environ)
+    assert "CANARY" not in everything(caught.value)
+    Exchange(provider("https://h.example/v1"), KEY, os.environ).close()
+
+
+# ---- stopping
+
+
+def test_interrupt_all_ends_every_exchange_in_flight(serve) -> None:
+    server = serve(never)
+    caught: list[AskFailed] = []
+
+    def one() -> None:
+        try:
+            ask(server.url)
+        except AskFailed as failed:
+            caught.append(failed)
+
+    threads = [threading.Thread(target=one) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    while len(server.requests) < 5:
+        time.sleep(0.01)
+    start = time.monotonic()
+    assert interrupt_all() == 5
+    for thread in threads:
+        thread.join(5)
+    join_workers()
+    assert time.monotonic() - start < 1
+    assert {(f.outcome, f.reason, f.billed) for f in caught} == {
+        ("interrupted", "stopped while waiting for the reply", "maybe")
+    }
+    assert len(caught) == 5
+    assert interrupt_all() == 0
+
+
+def test_a_signal_handler_may_interrupt_the_thread_that_waits(serve) -> None:
+    server = serve(never)
+    before = signal.signal(signal.SIGALRM, lambda *_: interrupt_all())
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        assert failure(server.url).outcome == "interrupted"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# ---- the key stays where it belongs
+
+
+def everything(raised: BaseException) -> str:
+    """All that a handler could print of an exception, its causes and contexts included."""
+    texts, seen, queue = [], set(), [raised]
+    while queue:
+        one = queue.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        texts += [str(one), repr(one), repr(one.args), repr(vars(one)), *traceback.format_exception(one)]
+        queue += [one.__cause__, one.__context__]  # type: ignore[list-item]
+    return "\n".join(texts)
+
+
+SPELLINGS = {
+    "plain": KEY,
+    "quoted": urllib.parse.quote(KEY, safe=""),
+    "lower": KEY.lower(),
+    "escaped": json.dumps(KEY)[1:-1],
+    "base64": b64encode(KEY.encode()).decode(),
+    "split": KEY[:9] + "\n" + KEY[9:],
+    "hidden": KEY[:9] + "\u200b" + KEY[9:],
+    "coloured": KEY[:9] + "\x1b[31m" + KEY[9:],
+    "late": "x" * 290 + KEY,
+}
+
+
+@pytest.mark.parametrize("told", SPELLINGS.values(), ids=SPELLINGS)
+@pytest.mark.parametrize("shape", ["json", "text", "location"])
+def test_no_echo_of_the_key_reaches_a_reason(told: str, shape: str, serve) -> None:
+    handlers = {
+        "json": answer(error(f"Bearer {told} is wrong"), 500),
+        "text": answer(f"Bearer {told} is wrong".encode(), 401),
+        "location": answer(b"", 307, ("Location", f"/?{told if told.isprintable() else KEY}")),
+    }
+    failed = failure(serve(handlers[shape]).url)
+    shown = everything(failed).lower()
+    assert "***" in failed.reason or "…" in failed.reason
+    for spelling in (KEY[:12], KEY[9:], *list(SPELLINGS.values())[:5]):
+        assert spelling.lower() not in shown
+    assert failed.__context__ is None
+    assert failed.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        breaking(None, rough=True),
+        breaking(b"", rough=False),
+        breaking(b"\x00" + KEY.encode() + b"\r\n\r\n", rough=False),
+        flood(HEAD + b"X-A: " + KEY.encode() + b"\x00\r\n\r\n", b"", 0),
+        never,
+        answer(KEY.encode()),
+    ],
+)
+def test_no_failure_shows_the_key(handler: Handler, serve) -> None:
+    failed = failure(serve(handler).url, timeout=DEADLINE)
+    assert PART not in everything(failed)
+    assert failed.__context__ is None
+
+
+def test_a_key_that_a_reply_repeats_is_taken_out_of_it(serve) -> None:
+    long, short = "k" * 20, "ollama"
+    assert ask(serve(answer(reply(content=f"<{long}>"))).url, long)["message"]["content"] == "<***>"
+    assert ask(serve(answer(reply(content=f"<{short}>"))).url, short)["message"]["content"] == "<ollama>"
+
+
+def test_nothing_is_logged_of_the_key(serve, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("root").debug("heard")
+    server = serve(answer(DONE, 200, ("X-Echo", KEY)))
+    ask(server.url)
+    assert "heard" in caplog.text
+    assert PART not in caplog.text
+    assert PART not in repr(Exchange(provider(server.url), KEY, {}).close)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\r\nb\tc", "a b c"),
+        ("\x1b[31mred\x1b[0m \x1b]0;title\x07x", "red x"),
+        ("a\u202eb\u200b\u2066c\U000e0041", "abc"),
+        ("a\u2028b\xa0c\x00", "a b c"),
+        ("x" * 301, "x" * 299 + "…"),
+        ("é" * 300, "é" * 300),
+    ],
+)
+def test_a_reason_is_one_short_plain_line(text: str, line: str) -> None:
+    assert one_line(text, None) == line
+
+
+def test_an_unforeseen_exception_becomes_a_failure(serve, monkeypatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError(KEY)
+
+    monkeypatch.setattr(gateway, "judge_response", broken)
+    failed = failure(serve(answer(DONE)).url)
+    assert (failed.outcome, failed.billed) == ("error", "maybe")
+    assert failed.reason.startswith("KeyError")
+    assert PART not in everything(failed)
+
+
+def test_a_process_out_of_threads_is_told_and_not_billed(serve, monkeypatch) -> None:
+    def no_thread(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    server = serve(answer(DONE))
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    failed = failure(server.url)
+    monkeypatch.undo()
+    assert (failed.outcome, failed.billed, server.connections) == ("error", "no", 0)
+
+
+# ---- recorded replies
+
+OWN = [
+    {"status": 200, "headers": {"content-type": "application/json"}, "body": DONE},
+    {"status": 200, "headers": {"content-type": "text/event-stream"}, "body": "data: {}\n\n"},
+    {"status": 429, "headers": {"retry-after": "1"}, "body": error(LIMIT)},
+    {"status": 502, "headers": {"content-type": "text/html"}, "body": "<html><title>502</title></html>"},
+]
+
+
+def test_recorded_replies_give_a_message_or_one_known_outcome(serve, capsys) -> None:
+    found = sorted(Path(__file__).resolve().parents[2].glob("*/recorded/*.json"))
+    replies = OWN + [json.loads(path.read_text("utf-8")) for path in found]
+    for recorded in replies:
+        dropped = ("content-length", "transfer-encoding", "content-encoding", "connection")
+        headers = [(name, value) for name, value in recorded["headers"].items() if name.lower() not in dropped]
+        body = recorded["body"].encode() if isinstance(recorded["body"], str) else recorded["body"]
+        server = serve(answer(body, recorded["status"], *headers))
+        result = outcome_of(server.url)
+        if isinstance(result, AskFailed):
+            assert result.outcome in OUTCOMES
+            assert result.reason.startswith(str(recorded["status"]))
+            assert recorded["status"] != 200 or result.outcome in ("filtered", "malformed_reply", "http_error")
+        else:
+            assert recorded["status"] == 200
+            assert result["message"]["role"] == "assistant"
+            read_object(json.dumps(result).encode())
+        assert len(server.requests) == 1
+    with capsys.disabled():
+        print(f"\n{len(replies)} replies, {len(found)} of them recorded elsewhere")
