@@ -212,8 +212,9 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def room(self, state: State) -> Iterator[None]:
-        """Hold the disk space that saving the reply will take. Raises DiskFull."""
-        with reserved(self.path, 2 * (len(dump(state)) + GROWTH) + SLACK):
+        """Make sure of the space that counting takes, and hold what saving the reply will take. Raises DiskFull."""
+        size = len(dump(state))
+        with reserved(self.path, before=2 * size + SLACK, after=2 * (size + GROWTH) + SLACK):
             yield
 
     def admit(self, state: State, claim: Claim, max_attempts: int, now: float) -> State:

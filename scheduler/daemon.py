@@ -21,9 +21,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from scheduler.due import plan_job
-from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, ResumedError
-from scheduler.job import Job
-from scheduler.jobfile import read_job_file
+from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, Later, ResumedError
+from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
 from scheduler.owner import this_process
 from scheduler.report import problem_line
@@ -31,9 +30,9 @@ from scheduler.roster import claim_daemon, release_daemon
 from scheduler.systemd import notify
 from scheduler.tick import Result, Tell, open_folder, run_due, select
 from scheduler.trigger import next_point
+from scheduler.watch import WatchedFile
 
 POLL = 1.0
-HASH_EVERY = 60.0
 ASK_AGAIN = timedelta(seconds=60)
 DRIFT = 2.0
 LAST_SAVES = 10.0
@@ -62,8 +61,10 @@ class Points(BaseTrigger):  # type: ignore[misc]  # apscheduler 3.x ships no typ
 class Daemon:
     """One process that runs the jobs of one jobs.yaml until it is told to stop, or until all are final."""
 
-    def __init__(self, path: Path, environ: Mapping[str, str], tell: Tell, log: Log, *, until_done: bool) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, job_file: JobFile, environ: Mapping[str, str], tell: Tell, log: Log, *, until_done: bool
+    ) -> None:
+        self._watched = WatchedFile(path, job_file)
         self._environ = environ
         self._tell = tell
         self._log = log
@@ -76,7 +77,7 @@ class Daemon:
         self._results: dict[str, Result] = {}
         self._said: dict[str, str] = {}
         self._versions: dict[Path, object] = {}
-        self._file = read_job_file(path)
+        self._file = job_file
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             executors={"default": ThreadPoolExecutor(self._file.max_parallel)},
@@ -86,7 +87,7 @@ class Daemon:
     def run(self) -> list[Result]:
         """Run until a signal, or with `until_done` until every job is final or blocked; return the last results.
 
-        Raises JobFileUnreadable, the refusals of access, and DaemonRunning.
+        Raises DaemonRunning.
         """
         self._catch_signals()
         self._claim()
@@ -147,11 +148,11 @@ class Daemon:
     def _note(self, result: Result) -> None:
         """Take a result over: a final job is asked no more, one that was refused is asked again in a minute."""
         self._results[result.job] = result
-        said = str(result.refusal) if result.refusal else "final" if result.final else ""
-        if said != self._said.get(result.job) and result.refusal:
-            self._log("warning", f"job {result.job}: {said}")
-        if said == "final" and self._said.get(result.job) != said:
-            self._log("info", f"job {result.job}: it is final, and nothing more is sent")
+        said = str(result.refusal) if result.refusal else result.final
+        if said != self._said.get(result.job) and result.refusal and not isinstance(result.refusal, EntryRefused):
+            self._log("info" if isinstance(result.refusal, Later) else "warning", f"job {result.job}: {said}")
+        if result.final and said != self._said.get(result.job):
+            self._log("info", f"job {result.job}: it is {said}, and nothing more is sent")
         self._said[result.job] = said
         if result.final:
             self._unschedule(result.job)
@@ -167,13 +168,14 @@ class Daemon:
     # The poll: edits of jobs.yaml, other commands, the clock.
 
     def _watch(self) -> None:
-        looked = self._stat()
-        hashed = time.monotonic()
         offset = time.time() - time.monotonic()
         while not self._stop.wait(POLL):
-            if self._hangup or self._stat() != looked or time.monotonic() - hashed > HASH_EVERY:
-                self._hangup, looked, hashed = False, self._stat(), time.monotonic()
-                self._reload()
+            hangup, self._hangup = self._hangup, False
+            found = self._watched.look(at_once=hangup)
+            if isinstance(found, JobFile):
+                self._take_over(found)
+            elif found is not None:
+                self._log("error", f"{found}; the jobs of the last good file go on")
             if abs(time.time() - time.monotonic() - offset) > DRIFT:
                 offset = time.time() - time.monotonic()
                 self._log("warning", "the clock was changed; every job is asked anew")
@@ -182,24 +184,9 @@ class Daemon:
             if self._until_done and self._is_done():
                 return
 
-    def _stat(self) -> tuple[int, int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
-
-    def _reload(self) -> None:
-        try:
-            fresh = read_job_file(self._path)
-        except ResumedError as error:
-            if self._said.get("") != str(error):
-                self._log("error", f"{error}; the jobs of the last good file go on")
-            self._said[""] = str(error)
-            return
-        self._said.pop("", None)
-        if fresh.digest == self._file.digest:
-            return
+    def _take_over(self, fresh: JobFile) -> None:
+        for problem in fresh.problems:
+            self._log(problem.severity, problem_line(problem))
         old, self._file = self._file, fresh
         self._claim()
         for name in {*old.jobs, *old.refused} - set(fresh.jobs):
@@ -292,4 +279,4 @@ class Daemon:
 
 
 def _is_over(result: Result | None) -> bool:
-    return result is not None and (result.final or isinstance(result.refusal, Blocked | AccessRefused))
+    return result is not None and (bool(result.final) or isinstance(result.refusal, Blocked | AccessRefused))

@@ -9,6 +9,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,10 @@ BUSY_SECONDS = 5.0
 APPLICATION_ID = 0x72657375  # "resu"
 
 
+_abandoned: list[Connection] = []
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
 class Database:
     """A connection that all threads of this process share, one transaction at a time."""
 
@@ -39,6 +44,7 @@ class Database:
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._inode: tuple[int, int] | None = None
+        _databases.add(self)
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
@@ -82,6 +88,13 @@ class Database:
                 self._connection.close()
             self._connection = None
 
+    def forget(self) -> None:
+        """Leave the connection to the process that this one was forked from: SQLite's must not be used in both."""
+        self._lock = threading.RLock()
+        if self._connection is not None:
+            _abandoned.append(self._connection)  # kept, for closing it would release the parent's locks
+        self._connection = None
+
     def _current(self) -> Connection:
         """Return the connection, opened anew where another file stands at the path than the one that was opened."""
         if self._connection is None or inode(self.path) != self._inode:
@@ -111,6 +124,14 @@ class Database:
         connection.execute("COMMIT")
         check_identity(connection, self.path, self._version)
         connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _forget_all() -> None:
+    for database in _databases:
+        database.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 @contextlib.contextmanager

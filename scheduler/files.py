@@ -206,10 +206,11 @@ def remove_leftovers(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def reserved(path: Path, size: int) -> Iterator[None]:
-    """Hold `size` bytes of disk beside the path while the block runs. Raises DiskFull where they are not there.
+def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
+    """Make sure of disk space beside the path: `before` bytes for the block, `after` bytes for what follows it.
 
-    The file has no name from its start on, so a killed process leaves nothing behind.
+    The latter are held until the block ends. Raises DiskFull where they are not there. The file has no name from its
+    start on, so a killed process leaves nothing behind.
     """
     sibling = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     with translated(path, purpose="the reply (nothing was sent)"):
@@ -217,7 +218,8 @@ def reserved(path: Path, size: int) -> Iterator[None]:
     try:
         with translated(path, purpose="the reply (nothing was sent)"):
             sibling.unlink()
-            _allocate(descriptor, size)
+            _allocate(descriptor, before + after)
+            os.ftruncate(descriptor, after)
         yield
     finally:
         os.close(descriptor)

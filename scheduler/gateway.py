@@ -91,10 +91,9 @@ class _Call:
         """Cut the connection, if there is one; no byte is sent after this."""
         with self._lock:
             self._over = True
-            wire, self._wire = self._wire, None
-        if wire:
-            with wire, suppress(OSError):
-                wire.shutdown(socket.SHUT_RDWR)
+            if self._wire:
+                with self._wire, suppress(OSError):
+                    self._wire.shutdown(socket.SHUT_RDWR)
 
 
 _in_flight: set[_Call] = set()
@@ -169,7 +168,6 @@ class Exchange:
             reason = f"no complete reply within {self._provider.timeout:g} s"
             result = AskFailed(outcome="timeout", reason=reason, billed="maybe" if call.sent else "no")
         except RuntimeError as error:
-            client.close()
             result = AskFailed(outcome="error", reason=f"no thread for the request: {error}", billed="no")
         finally:
             call.end()

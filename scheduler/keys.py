@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import errno
-import json
 import os
 import re
 import stat
@@ -76,8 +75,8 @@ def one_line(text: str, key: str | None) -> str:
     plain = _ANSI.sub("", text)
     line = " ".join("".join(c if c.isprintable() else " " * c.isspace() for c in plain).split())
     if key:
-        quoted = urllib.parse.quote(key, safe="")
-        spellings = {key, quoted, json.dumps(key)[1:-1], base64.b64encode(key.encode()).decode()}
-        broken = (r"\s?".join(map(re.escape, spelling)) for spelling in sorted(spellings, key=len, reverse=True))
-        line = re.sub("|".join(broken), "***", line, flags=re.IGNORECASE)
+        spellings = (urllib.parse.quote(key, safe=""), base64.b64encode(key.encode()).decode(), key)
+        # Wrapped by a line break, or escaped as JSON and Python's repr do it.
+        patterns = (r"[\s\\]*".join(map(re.escape, spelling)) for spelling in spellings)
+        line = re.sub("|".join(patterns), "***", line, flags=re.IGNORECASE)
     return line if len(line) <= LINE_LIMIT else line[: LINE_LIMIT - 1] + "…"

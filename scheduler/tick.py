@@ -49,13 +49,13 @@ class Turn:
 class Result:
     """What came of a job: its state where one was read, and what refused it.
 
-    `ran` says that a request was admitted, `final` that none may follow.
+    `ran` says that a request was admitted; `final` is the status after which none may follow.
     """
 
     job: str
     state: State | None = None
     ran: bool = False
-    final: bool = False
+    final: str = ""
     refusal: ResumedError | None = None
 
 
@@ -66,7 +66,9 @@ def select(jobs: Iterable[Job], live: bool, now: float, tell: Tell, *, by_hand: 
     behind right.
     """
     plans = [plan_job(job, live) for job in jobs]
-    folders = {plan.path.parent: [other for other in plans if other.path.parent == plan.path.parent] for plan in plans}
+    folders: dict[Path, list[Plan]] = {}
+    for plan in plans:
+        folders.setdefault(plan.path.parent, []).append(plan)
     found: dict[str, Turn | Result] = {}
     for folder, members in folders.items():
         try:
@@ -112,7 +114,7 @@ def _select(ledger: Ledger, plan: Plan, seen: Seen, now: float, tell: Tell, by_h
     if by_hand:
         return Turn(plan=plan, since=seen.since, due=True)
     if facts.status != "ready":
-        return Result(job=job.id, final=True)
+        return Result(job=job.id, final=facts.status)
     point = due_point(job, facts, seen.since, now)
     if point is not None and not job.catch_up and now - point > MISSED_AFTER:
         with ledger.writing() as tx:
@@ -146,7 +148,7 @@ def _size(path: Path) -> int | None:
 
 
 def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: Tell) -> Result:
-    """Run one slice of a job. Never raises a ResumedError: it becomes the result's refusal."""
+    """Run one slice of a job. What refuses it is in the result, and what the ask raised is in its state."""
     plan, events = turn.plan, []
 
     def emit(event: dict[str, Any]) -> None:
@@ -162,9 +164,12 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
             with hold(plan.path) as held:
                 state = _load(held, order, emit)
                 run_slice(held, state, order, ask, emit)
-    except ResumedError as error:
-        refusal = None if "settled" in events else error
-    final = state is not None and is_final(state)
+    except Exception as error:
+        if "settled" not in events:
+            if not isinstance(error, ResumedError):
+                raise
+            refusal = error
+    final = state["status"] if state is not None and is_final(state) else ""
     return Result(job=plan.job.id, state=state, ran="admitted" in events, final=final, refusal=refusal)
 
 

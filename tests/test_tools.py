@@ -614,11 +614,11 @@ def test_a_line_longer_than_a_result_is_cut_and_said_so(shop: Shop) -> None:
     assert "\ufffd" not in called.text
 
 
-def test_a_file_is_read_up_to_8_mib(shop: Shop) -> None:
-    line = b"x" * 1023 + b"\n"
-    (shop.docs / "big.log").write_bytes(line * (FILE_BYTES // 1024) + b"tail\n" + line * 1024)
-    called = shop.call("read_file", path="docs/big.log", offset=8_192)
-    assert "lines 8192-8192 of 8192 are shown; of 9437189 bytes only the first 8388608 are read" in called.text
+def test_a_file_is_read_up_to_the_last_whole_line_in_8_mib(shop: Shop) -> None:
+    line = b"x" * 999 + b"\n"
+    (shop.docs / "big.log").write_bytes(line * (FILE_BYTES // 1000) + b"tail " + line * 1024)
+    called = shop.call("read_file", path="docs/big.log", offset=8_388)
+    assert "lines 8388-8388 of 8388 are shown; of 9412005 bytes only the first 8388608 are read" in called.text
     found = shop.call("search_files", query="tail", path="docs/big.log")
     assert found.text == "no line has 'tail'; of files over 8388608 bytes only the beginning is searched"
 
@@ -888,6 +888,7 @@ def raising(error: Exception) -> Callable[[Mapping[str, Any]], str]:
     ("error", "text"),
     [
         (ToolFailed("no such\n  file"), "Error: no such file"),
+        (ToolFailed("x" * 9_000), "Error: " + "x" * 2_000),
         (RuntimeError(SECRET), "Error: The tool failed (RuntimeError)."),
         (OSError(2, SECRET, "/" + SECRET), "Error: The tool failed (FileNotFoundError)."),
         (RecursionError(SECRET), "Error: The tool failed (RecursionError)."),

@@ -14,7 +14,7 @@ from typing import Any
 
 from scheduler.cli.files import find_config, load, pick
 from scheduler.cli.output import first_code, log, result_code
-from scheduler.errors import UsageRefused
+from scheduler.errors import EntryRefused, Later, UsageRefused
 from scheduler.job import JobFile
 from scheduler.report import event_level, event_line, made_progress, state_lines
 from scheduler.tick import Result, Tell, take_turn, tick
@@ -65,9 +65,11 @@ def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, tell: 
     for result in tick(job_file, os.environ, tell, names=names, by_hand=by_hand, stopped=stopped):
         codes.append(result_code(result, named=named))
         if result.refusal is not None:
-            log("warning", f"job {result.job}: {result.refusal}")
-        elif by_hand and result.final and not result.ran and result.state is not None:
-            log("info", f"job {result.job}: it is {result.state['status']}, and nothing was sent")
+            waits = isinstance(result.refusal, Later) and not named
+            if not (waits or isinstance(result.refusal, EntryRefused)):
+                log("warning", f"job {result.job}: {result.refusal}")
+        elif by_hand and result.final and not result.ran:
+            log("info", f"job {result.job}: it is {result.final}, and nothing was sent")
     return first_code(codes)
 
 
@@ -109,8 +111,9 @@ def run_daemon(options: argparse.Namespace) -> int:
     from scheduler.daemon import Daemon
 
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # what matters of it is told by our own lines
-    load(options)
-    daemon = Daemon(find_config(options, os.environ), os.environ, _teller(False), log, until_done=options.until_done)
+    job_file = load(options)
+    path = find_config(options, os.environ)
+    daemon = Daemon(path, job_file, os.environ, _teller(False), log, until_done=options.until_done)
     results = daemon.run()
     return first_code(_end_code(result) for result in results) if options.until_done and not daemon.stopped else 0
 
