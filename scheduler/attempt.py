@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from scheduler.checkpoint import Checkpoint, Emit
-from scheduler.conversation import Frame, Judgement, build_request, judge, read_usage, tool_message, well_formed
+from scheduler.conversation import Frame, Judgement, build_request, encode, judge, read_usage, tool_message, well_formed
 from scheduler.document import InvalidDocument, dump
-from scheduler.errors import AskFailed, ModelChanged, RequestRefused, TaskChanged
+from scheduler.errors import AskFailed, ModelChanged, TaskChanged
 from scheduler.ledger import Claim
 from scheduler.rests import Cause, Verdict
 from scheduler.state import (
@@ -84,7 +83,7 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
         return
     frame = _frame(order)
     request = build_request(state, state["attempts"] + 1, frame)
-    _check_encodable(request)
+    encode(request)
     with held.room(state):
         state.update(held.admit(state, _claim(order), order.max_attempts, time.time()))
         emit({"event": "admitted", "attempt": state["attempts"], "of": order.max_attempts, "point": order.point})
@@ -126,13 +125,6 @@ def _claim(order: Order) -> Claim:
         requests_per_day=order.requests_per_day,
         mark=order.mark,
     )
-
-
-def _check_encodable(request: Mapping[str, Any]) -> None:
-    try:
-        json.dumps(request, ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise RequestRefused(reason=f"it is not JSON ({type(error).__name__})") from error
 
 
 def _failed(state: State, order: Order, failure: BaseException) -> State:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from scheduler.document import MAX_DEPTH
+from scheduler.document import MAX_DEPTH, no_constant
+from scheduler.errors import RequestRefused
 from scheduler.state import Message, Outcome, State, Usage
 
 SYSTEM = """\
@@ -26,9 +27,12 @@ REQUEST = "[Request {number} of {limit}.{last}]"
 LAST = " It is the last one: answer now, with what you have; no tool can be called any more."
 FILES = "[Files that you may read]\n{lines}"
 FILE = "- {name} ({size} bytes)"
-UNLISTED = "- and {count} more; list_files shows them"
+UNLISTED = "- and more, at least {count}; list_files shows them"
 GO_ON = "[Your reply was cut at its length limit. Go on exactly where it stops: only the rest, and briefly.]"
 
+REQUEST_FIELDS = ("model", "messages", "tools", "tool_choice", "max_tokens")
+REQUEST_LIMIT = 8 * 1024 * 1024
+MOST_TOKENS = 2**53
 MOST_CALLS = 32
 MOST_TEXT = 4 * 1024 * 1024
 UNKEPT = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "annotations", "audio"})
@@ -58,6 +62,19 @@ def build_request(state: State, number: int, frame: Frame) -> dict[str, Any]:
     if frame.max_tokens is not None:
         request["max_tokens"] = frame.max_tokens
     return request
+
+
+def encode(request: Mapping[str, Any]) -> bytes:
+    """Return the body of the POST, at most 8 MiB of JSON. Raises RequestRefused, before anything is counted."""
+    fields = {name: request[name] for name in REQUEST_FIELDS if request.get(name) is not None}
+    try:
+        body = json.dumps(fields | {"stream": False}, ensure_ascii=False, allow_nan=False).encode()
+        fault = f"{len(body)} bytes, and {REQUEST_LIMIT} are the most" if len(body) > REQUEST_LIMIT else ""
+    except (TypeError, ValueError, RecursionError) as error:
+        fault = f"it is not JSON: {error}"
+    if fault:
+        raise RequestRefused(reason=fault)
+    return body
 
 
 def _opening(task: str, number: int, last: bool, frame: Frame) -> str:
@@ -168,15 +185,11 @@ def _read_calls(wanted: list[Any], attempt: int) -> list[Call]:
 
 def _stored_call(call: Call) -> dict[str, Any]:
     try:
-        json.loads(call.arguments, parse_constant=_refuse)
+        json.loads(call.arguments, parse_constant=no_constant)
         arguments = well_formed(call.arguments)
     except (ValueError, RecursionError):
         arguments = "{}"  # what is sent again must be JSON; the error result tells the model what was wrong
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(name)
 
 
 def _keepable(value: object) -> bool:
@@ -209,19 +222,17 @@ def well_formed(text: str) -> str:
 
 
 def read_usage(value: object) -> Usage | None:
-    """Return the tokens that a reply says it used; anything missing or odd makes it unknown, never 0."""
+    """Return the tokens that a reply says it used; anything odd makes it unknown, never 0."""
     if not isinstance(value, Mapping):
         return None
-    prompt, completion = value.get("prompt_tokens"), value.get("completion_tokens")
-    if not (_is_count(prompt) and _is_count(completion)):
+    prompt, completion, total = (value.get(f"{name}_tokens") for name in ("prompt", "completion", "total"))
+    if not _is_count(prompt) or not _is_count(completion):
         return None
-    total = value.get("total_tokens")
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        total_tokens=total if _is_count(total) else prompt + completion,
-    )
+    total = prompt + completion if total is None else total
+    if not _is_count(total):
+        return None
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=total)
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return type(value) is int and 0 <= value <= MOST_TOKENS

@@ -57,7 +57,7 @@ def read_object(body: bytes) -> dict[str, Any]:
         raise InvalidDocument("the file is empty")
     try:
         text = body.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=no_constant)
         text.encode("utf-8")
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
@@ -69,14 +69,16 @@ def read_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its pairs; a ValueError where a key stands twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key stands twice in one object")
     return found
 
 
-def _no_constant(name: str) -> None:
+def no_constant(name: str) -> None:
+    """Refuse NaN and the infinities, which JSON does not have, with a ValueError."""
     raise ValueError(f"{name} is not JSON")
 
 

@@ -10,11 +10,9 @@ from pathlib import Path
 from scheduler import offline
 from scheduler.checkpoint import locate
 from scheduler.errors import ProviderNotReady
-from scheduler.job import Job
+from scheduler.job import REHEARSAL, Job
 from scheduler.roster import Facts, Sighting
 from scheduler.trigger import last_point, next_point
-
-REHEARSAL = "rehearsal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

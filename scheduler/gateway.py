@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import json
 import logging
 import queue
 import re
@@ -13,20 +12,17 @@ import ssl
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import httpx
 
 from scheduler.address import check_base_url
-from scheduler.errors import AskFailed, ProviderNotReady, RequestRefused
+from scheduler.conversation import encode
+from scheduler.errors import AskFailed, ProviderNotReady
 from scheduler.job import Provider
 from scheduler.keys import key_fault, one_line
-from scheduler.keys import read_key as read_key
 from scheduler.reply import REPLY_LIMIT, judge_response
 
-REQUEST_LIMIT: Final = 8 * 1024 * 1024
-
-_FIELDS = ("model", "messages", "tools", "tool_choice", "max_tokens")
 _SECRET = 16  # shorter keys are placeholders such as "ollama", which an answer may well contain
 _CLOSED = re.compile("disconnected|closed")
 
@@ -39,19 +35,6 @@ def check_url(base_url: str, *, allow_http: bool) -> str:
     base = base_url.strip()
     check_base_url(base, allow_http)
     return base.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
-
-
-def encode(request: Mapping[str, Any]) -> bytes:
-    """Return the body of the POST, at most 8 MiB of JSON. Raises RequestRefused."""
-    fields = {name: request[name] for name in _FIELDS if request.get(name) is not None}
-    try:
-        body = json.dumps(fields | {"stream": False}, ensure_ascii=False, allow_nan=False).encode()
-        fault = f"{len(body)} bytes, and {REQUEST_LIMIT} are the most" if len(body) > REQUEST_LIMIT else ""
-    except (TypeError, ValueError, RecursionError) as error:
-        fault = f"it is not JSON: {error}"
-    if fault:
-        raise RequestRefused(reason=fault)
-    return body
 
 
 class _Over(Exception):

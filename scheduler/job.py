@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+# The folder, beside a job's checkpoint, in which its rehearsals keep theirs.
+REHEARSAL = "rehearsal"
 DEFAULT_TIMEOUT = 600.0
 DEFAULT_SCHEDULE = "every 5m"
 DEFAULT_AFTER_FAILURE = (15 * 60, 60 * 60, 6 * 60 * 60)

@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler import entries, files, positions
-from scheduler.address import check_base_url as check_base_url
 from scheduler.entries import FileEntry, JobEntry, KeyEntry, Misfit, ProviderEntry, nearest
 from scheduler.entries import json_schema as json_schema
 from scheduler.errors import JobFileUnreadable, WrongUser
-from scheduler.job import Job, JobFile, KeySource, Problem, Provider, Source
+from scheduler.job import REHEARSAL, Job, JobFile, KeySource, Problem, Provider, Source
 from scheduler.positions import Document, Odd, Place
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-REHEARSAL: Final = "rehearsal"
 MANDAPI: Final = Provider(
     name="mandapi",
     base_url="https://api.mandapi.com/v1",

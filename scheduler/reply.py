@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
-from scheduler.document import read_object
+from scheduler.conversation import read_usage
+from scheduler.document import no_constant, read_object, unique
 from scheduler.errors import AskFailed
 from scheduler.state import Billed, Outcome, Usage
 
@@ -20,7 +21,6 @@ REPLY_LIMIT: Final = 1024 * 1024
 LONGEST_REST: Final = 24 * 60 * 60
 
 _LABEL_LIMIT = 200
-_MOST_TOKENS = 2**53
 _STREAM = re.compile(rb"(data|event|id|retry)?:")
 _TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
 _TOO_LONG = re.compile(r"context.?(length|window|size)|too long|too many.{0,10}tokens|too large")
@@ -50,7 +50,7 @@ def judge_response(status: int, headers: Iterable[tuple[str, str]], body: bytes)
     error = reply.get("error") or _first_choice(reply).get("error") or reply.get("object") == "error"
     if error or not 200 <= status < 300:
         told = error if isinstance(error, dict | list | str) else reply
-        return _judge_error(status, fields, told or _page(body), _usage(reply.get("usage")))
+        return _judge_error(status, fields, told or _page(body), read_usage(reply.get("usage")))
     if fault or root is not reply:
         return _failed("malformed_reply", f"{status}: {fault or 'JSON, but no object'}")
     return _judge_choice(reply, status)
@@ -88,21 +88,10 @@ def _parse(body: bytes) -> Any:
     Raises ValueError on any other thing that strict JSON is not.
     """
     loose = json.loads(
-        body.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+        body.decode("utf-8-sig"), object_pairs_hook=unique, parse_constant=no_constant, parse_float=_finite
     )
     whole = json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace")
     return read_object(b'{"value":' + whole + b"}")["value"]
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is none")
 
 
 def _finite(text: str) -> float | None:
@@ -121,7 +110,7 @@ def _first_choice(reply: Mapping[str, Any]) -> dict[str, Any]:
 def _judge_choice(reply: dict[str, Any], status: int) -> dict[str, Any] | AskFailed:
     choice = _first_choice(reply)
     finish = _label(choice.get("finish_reason"))
-    usage = _usage(reply.get("usage"))
+    usage = read_usage(reply.get("usage"))
     billed: Billed = "yes" if usage else "maybe"
     message = choice.get("message")
     if not isinstance(message, dict):
@@ -174,23 +163,6 @@ def _message_fault(message: Mapping[str, Any]) -> str:
     if not calls and isinstance(legacy, dict) and legacy.get("name"):
         return "function_call, the older form of tool_calls, is not supported"
     return ""
-
-
-def _usage(value: object) -> Usage | None:
-    """Return what was measured; anything odd is unknown, never zero."""
-    if not isinstance(value, dict):
-        return None
-    prompt, completion, total = (value.get(f"{name}_tokens") for name in ("prompt", "completion", "total"))
-    if not _is_count(prompt) or not _is_count(completion):
-        return None
-    total = prompt + completion if total is None else total
-    if not _is_count(total):
-        return None
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=total)
-
-
-def _is_count(value: object) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value <= _MOST_TOKENS
 
 
 def _label(value: object) -> str | None:

@@ -12,21 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler.job import Source
-from scheduler.sources import Listing, Opened, Sources, Tally, Unreadable, check_source, list_sources
+from scheduler.sources import Opened, Sources, Tally, Unreadable
 from scheduler.state import Evidence
-
-__all__ = [
-    "Called",
-    "Listing",
-    "Reading",
-    "Tool",
-    "ToolFailed",
-    "call_tool",
-    "check_source",
-    "file_tools",
-    "list_sources",
-    "reference_tool",
-]
 
 RESULT_BYTES: Final = 64 * 1024
 BODY_BYTES: Final = RESULT_BYTES - 8 * 1024  # the rest is for the line that says what is shown, with its path

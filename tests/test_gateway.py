@@ -24,11 +24,12 @@ from pathlib import Path
 import pytest
 
 from scheduler import gateway
+from scheduler.conversation import encode
 from scheduler.document import read_object
 from scheduler.errors import AskFailed, ProviderNotReady, RequestRefused
-from scheduler.gateway import Exchange, check_url, encode, interrupt_all, read_key
+from scheduler.gateway import Exchange, check_url, interrupt_all
 from scheduler.job import KeySource, Provider
-from scheduler.keys import one_line
+from scheduler.keys import one_line, read_key
 from scheduler.reply import judge_response
 from scheduler.state import OUTCOMES
 

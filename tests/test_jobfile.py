@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler import positions
+from scheduler.address import check_base_url
 from scheduler.errors import JobFileUnreadable, PermissionRefused, WritableByOthers, WrongUser
 from scheduler.job import JobFile, KeySource, Problem
-from scheduler.jobfile import MAX_BYTES, check_base_url, json_schema, parse_job_file, read_job_file
+from scheduler.jobfile import MAX_BYTES, json_schema, parse_job_file, read_job_file
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "config" / "jobs.yaml"

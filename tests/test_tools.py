@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from scheduler.errors import SourceRefused
 from scheduler.job import Source
-from scheduler.sources import DEPTH, ENTRIES
+from scheduler.sources import DEPTH, ENTRIES, check_source, list_sources
 from scheduler.tools import (
     FILE_BYTES,
     RESULT_BYTES,
@@ -30,9 +30,7 @@ from scheduler.tools import (
     Tool,
     ToolFailed,
     call_tool,
-    check_source,
     file_tools,
-    list_sources,
     reference_tool,
 )
 
@@ -953,7 +951,8 @@ WATCHED = """
 import json, sys
 from pathlib import Path
 from scheduler.job import Source
-from scheduler.tools import call_tool, check_source, file_tools, list_sources
+from scheduler.sources import check_source, list_sources
+from scheduler.tools import call_tool, file_tools
 
 def use():
     source = Source(name="docs", path=Path(sys.argv[1]))
