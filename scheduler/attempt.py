@@ -86,9 +86,9 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
     encode(request)
     with held.room(state):
         state.update(held.admit(state, _claim(order), order.max_attempts, time.time()))
-        emit({"event": "admitted", "attempt": state["attempts"], "of": order.max_attempts, "point": order.point})
         failure: BaseException | None = None
         try:
+            emit({"event": "admitted", "attempt": state["attempts"], "of": order.max_attempts, "point": order.point})
             reply: object = ask(request)
         except BaseException as error:
             failure, reply = error, None

@@ -23,6 +23,7 @@ from scheduler.errors import (
     ReplyOrphaned,
     ResumedError,
     StorageFailed,
+    UsageRefused,
 )
 from scheduler.files import (
     check_folder,
@@ -34,6 +35,7 @@ from scheduler.files import (
     reserved,
     translated,
 )
+from scheduler.job import checkpoint_name_fault
 from scheduler.ledger import Archive, Claim, Ledger, Record, Version, ledger_of, ledger_rows, read_record
 from scheduler.owner import is_alive, this_process
 from scheduler.rests import Verdict
@@ -50,7 +52,12 @@ _in_flight_lock = threading.Lock()
 
 
 def locate(path: Path | str) -> Path:
-    """Return the one name of a checkpoint: its folder's real path, and its file name as it is."""
+    """Return the one name of a checkpoint: its folder's real path, and its file name as it is.
+
+    Raises UsageRefused on a name that could be the ledger's, a lock's or a sibling's.
+    """
+    if fault := checkpoint_name_fault(Path(path).name):
+        raise UsageRefused(message=f"{path}: {fault}")
     return Path(os.path.realpath(Path(path).parent)) / Path(path).name
 
 
@@ -71,9 +78,10 @@ def hold(path: Path | str) -> Iterator[Checkpoint]:
     lock = FileLock(lock_path, timeout=0, mode=0o600, fallback_to_soft=False)
     try:
         with translated(lock_path):
-            lock.acquire()
-    except Timeout:
-        raise CheckpointBusy(path=path) from None
+            try:
+                lock.acquire()
+            except Timeout:  # an OSError too, so it is told apart first
+                raise CheckpointBusy(path=path) from None
     except NotImplementedError as error:
         raise StorageFailed(path=lock_path, reason=f"its file system has no locks: {error}") from error
     held = Checkpoint(path)

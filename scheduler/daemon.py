@@ -93,10 +93,10 @@ class Daemon:
         self._claim()
         try:
             self._scheduler.start()
+            self._log("info", f"{self._file.path}: {len(self._file.jobs)} jobs, max_parallel {self._file.max_parallel}")
             self._refuse()
             self._resync(self._file.jobs.values())
             notify("READY=1", self._environ)
-            self._log("info", f"{self._file.path}: {len(self._file.jobs)} jobs, max_parallel {self._file.max_parallel}")
             self._watch()
         finally:
             notify("STOPPING=1", self._environ)
@@ -196,7 +196,7 @@ class Daemon:
         self._refuse()
         changed = [job for job in fresh.jobs.values() if old.jobs.get(job.id) != job or old.live != fresh.live]
         self._resync(changed)
-        self._log("info", f"{fresh.path}: taken over, {len(changed)} jobs new or changed")
+        self._log("info", f"{fresh.path}: read anew, {len(changed)} jobs new or changed")
 
     def _refuse(self) -> None:
         for name, problem in self._file.refused.items():

@@ -73,7 +73,8 @@ class Database:
             try:
                 yield connection
             finally:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # a fault of the disk has ended it already
+                    connection.execute("ROLLBACK")
 
     def data_version(self) -> tuple[tuple[int, int] | None, int]:
         """Return a value that changes whenever another process has written, or another file stands at the path."""

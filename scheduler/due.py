@@ -53,6 +53,14 @@ def model_of(plan: Plan, environ: Mapping[str, str]) -> str:
     raise ProviderNotReady(provider=provider.name, problem=f"no model is named; write one in jobs.yaml{hint}")
 
 
+def known_model(plan: Plan, environ: Mapping[str, str]) -> str | None:
+    """Return the model that would be asked; None where this environment, which may not be the job's, names none."""
+    try:
+        return model_of(plan, environ)
+    except ProviderNotReady:
+        return None
+
+
 def due_point(job: Job, facts: Facts, since: int, now: float) -> int | None:
     """Return the point that a job owes a slice, in UTC seconds; None where it owes none.
 

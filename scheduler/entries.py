@@ -27,7 +27,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from scheduler import trigger
 from scheduler.address import check_base_url
-from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE
+from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE, checkpoint_name_fault
 from scheduler.positions import QUOTE, Odd, Path
 from scheduler.state import MAX_STEPS
 
@@ -66,8 +66,8 @@ def _checkpoint(text: str) -> str:
     name = text.rpartition("/")[2]
     if name in ("", ".", ".."):
         raise _Refused("this names a folder", "name a file in it, such as checkpoints/report.json")
-    if name.startswith(".") or name.endswith(".lock") or len(name.encode()) > 200:
-        raise _Refused("a checkpoint's name starts with no dot, does not end in .lock, and has at most 200 bytes")
+    if fault := checkpoint_name_fault(name):
+        raise _Refused(fault)
     return text
 
 

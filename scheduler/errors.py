@@ -126,7 +126,7 @@ class LedgerBusy(Later):
 
 
 class ProviderResting(Later):
-    """Provider {provider} rests until {until}: {reason}"""
+    """provider {provider} rests until {until}: {reason}"""
 
     provider: str
     until: str
@@ -134,13 +134,13 @@ class ProviderResting(Later):
 
 
 class BudgetSpent(Later):
-    """The budget of {budget} requests a day is spent; the next day starts at 00:00 UTC."""
+    """the budget of {budget} requests a day is spent; the next day starts at 00:00 UTC."""
 
     budget: int
 
 
 class PointTaken(Later):
-    """The point {point} already has its slice."""
+    """the point {point} already has its slice."""
 
     point: str
 
@@ -166,7 +166,7 @@ class CheckpointUnknown(Blocked):
 
 
 class CheckpointMoved(Blocked):
-    """Job {job} has spent attempts under {old}, and jobs.yaml now names {new}; put the path back,
+    """its attempts were spent under {old}, and jobs.yaml now names {new}; put the path back,
     or start a new allowance on purpose: resumed renew {job} --reason TEXT --confirm {job}
     """
 
@@ -176,7 +176,7 @@ class CheckpointMoved(Blocked):
 
 
 class TaskChanged(Blocked):
-    """The task differs from the one that was started: {difference}. Put it back ("resumed show {job} --task"
+    """the task differs from the one that was started: {difference}. Put it back ("resumed show {job} --task"
     prints it), or go on with the new one and the attempts that are left: resumed revise {job} --reason TEXT
     """
 
@@ -185,7 +185,7 @@ class TaskChanged(Blocked):
 
 
 class ModelChanged(Blocked):
-    """The checkpoint was started with model {saved}, and the job now names {current}. Put it back (a job's model
+    """the checkpoint was started with model {saved}, and the job now names {current}. Put it back (a job's model
     outranks the provider's, which outranks the environment's), or go on with the new one and the attempts that are
     left: resumed revise {job} --reason TEXT
     """
@@ -202,8 +202,8 @@ class StateStale(Blocked):
 
 
 class LedgerDamaged(Blocked):
-    """{path} is damaged ({detail}); no job of its folder runs. Set it aside, then "resumed adopt --all"
-    takes the checkpoints over with their attempts.
+    """{path} is damaged ({detail}). Set it aside, then "resumed adopt --all" takes the checkpoints of its folder over
+    with their attempts.
     """
 
     path: object
@@ -211,17 +211,20 @@ class LedgerDamaged(Blocked):
 
 
 class LedgerForeign(Blocked):
-    """{path} is not a ledger that this version knows ({detail}); no job of its folder runs."""
+    """{path} is not a ledger that this version knows ({detail}); no job of its folder runs. Use the program that made
+    it, or set it aside and take the checkpoints over: resumed adopt --all
+    """
 
     path: object
     detail: str
 
 
 class NotAFile(Blocked):
-    """{path} is {kind}, not a regular file; it is left as it is."""
+    """{path} is {kind}, not {wanted}; it is left as it is."""
 
     path: object
     kind: str
+    wanted: str = "a regular file"
 
 
 class MaintenanceRefused(Blocked):
@@ -231,14 +234,14 @@ class MaintenanceRefused(Blocked):
 
 
 class ProviderNotReady(Blocked):
-    """Provider {provider}: {problem}"""
+    """provider {provider}: {problem}"""
 
     provider: str
     problem: str
 
 
 class ProviderRefusing(Blocked):
-    """Provider {provider} refused ({reason}); it is asked again once its entry or key changes,
+    """provider {provider} refused ({reason}); it is asked again once its entry or key changes,
     or after: resumed unblock {provider}
     """
 
@@ -247,7 +250,7 @@ class ProviderRefusing(Blocked):
 
 
 class RequestRefused(Blocked):
-    """The request cannot be sent: {reason}"""
+    """the request cannot be sent: {reason}"""
 
     reason: str
 
@@ -260,7 +263,7 @@ class SourceRefused(Blocked):
 
 
 class DaemonRunning(Later):
-    """A daemon already runs {config}: process {pid}, since {since}."""
+    """a daemon already runs {config}: process {pid}, since {since}."""
 
     config: str
     pid: int

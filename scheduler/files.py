@@ -81,6 +81,12 @@ def is_regular(path: Path) -> bool:
     return True
 
 
+def exists(path: Path) -> bool:
+    """Tell whether anything stands there. Raises PermissionRefused where that cannot be told."""
+    with translated(path):
+        return inode(path) is not None
+
+
 def inode(path: Path) -> tuple[int, int] | None:
     """Return what tells one file from another at the same path; None where there is none."""
     try:
@@ -116,8 +122,7 @@ def check_folder(folder: Path) -> None:
     """
     with translated(folder):
         found = folder.stat()
-    if not stat.S_ISDIR(found.st_mode):
-        raise NotAFile(path=folder, kind=file_kind(found.st_mode))
+    _check_is_folder(folder, found)
     if found.st_uid != os.geteuid():
         raise WrongUser(
             folder=folder,
@@ -148,13 +153,23 @@ def is_private_group(gid: int, uid: int) -> bool:
 
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing, with mode 0700; leave an existing one as it is."""
-    if folder.is_dir():
-        return
+    with translated(folder):
+        if folder.is_dir():
+            return
     make_folder(folder.parent)
-    with translated(folder), contextlib.suppress(FileExistsError):
-        folder.mkdir(0o700)
+    with translated(folder):
+        try:
+            folder.mkdir(0o700)
+        except FileExistsError:
+            _check_is_folder(folder, folder.stat())  # another process may have made it
+            return
         folder.chmod(0o700)
         sync_folder(folder.parent)
+
+
+def _check_is_folder(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotAFile(path=path, kind=file_kind(found.st_mode), wanted="a directory")
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,7 +1,8 @@
-"""What lies ahead of a job, for check: its points, the requests that are left, and what would block it."""
+"""What lies ahead of a job, for check: its points, the requests that are left, and what would block it now."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -10,9 +11,9 @@ from pathlib import Path
 
 from scheduler.attempt import Order, accept
 from scheduler.checkpoint import peek
-from scheduler.due import Plan, model_of, next_due
-from scheduler.errors import ProviderNotReady
-from scheduler.files import check_folder
+from scheduler.due import Plan, known_model, model_of, next_due, plan_job
+from scheduler.errors import ProviderNotReady, ResumedError
+from scheduler.files import check_folder, exists
 from scheduler.job import Job, JobFile
 from scheduler.keys import read_key
 from scheduler.ledger import ledger_rows
@@ -26,69 +27,78 @@ MOST_POINTS = 1000
 FEW_POINTS = 3
 
 
-def forecast(plan: Plan, job_file: JobFile, environ: Mapping[str, str], days: int | None) -> Outlook:
-    """Return what lies ahead of a job: the next few points, or those of so many days.
+def forecast(
+    plan: Plan, job_file: JobFile, environ: Mapping[str, str], days: int | None
+) -> tuple[Outlook, ResumedError | None]:
+    """Return what lies ahead of a job, and what would block it now.
 
-    Raises what would block the job now: its checkpoint, its folder, what it reads, and its key and model once they
-    are needed.
+    Looked at are its checkpoint and folder, what it reads, and its key and model once they are needed. Without `days`
+    the next few points are listed.
     """
     job, now = plan.job, time.time()
-    if plan.path.parent.exists():
-        check_folder(plan.path.parent)
-    for source in job.read:
-        check_source(source, job_file.private)
-    notes = [*_provider_notes(plan, environ), *_folder_notes(plan.path.parent)]
-    state = peek(plan.path).state
-    facts, since = Facts(), int(now)
-    with ledger_rows(plan.path.parent) as tx:
-        if tx is not None:
-            facts, since = read_facts(tx, plan.path.name), read_seen(tx, plan.sighting, int(now)).since
-    left = job.max_attempts - (state["attempts"] if state else 0)
-    if state is not None and is_final(state):
-        left = 0
-    elif state is not None:
-        order = Order(task=job.task, model=_model(plan, environ) or state["model"], tools=(), job=job.id)
-        accept(state, order)
+    refusal, note = _refusal(plan, job_file, environ)
+    status, left, facts, since = _past(plan, int(now))
     points, more = _ahead(job, since, now, days)
-    return Outlook(
+    outlook = Outlook(
         id=job.id,
-        status=state["status"] if state else "ready",
+        status=status,
         words=describe(job.schedule),
         timezone=job.timezone,
         checkpoint=str(plan.path),
         rehearsal=plan.rehearsal,
-        left=max(0, left),
+        left=left,
         max_attempts=job.max_attempts,
         points=points,
         more=more,
         last=_last(job, facts, left, since, now),
-        notes=tuple(notes),
+        note=note,
     )
+    return outlook, refusal
 
 
-def _model(plan: Plan, environ: Mapping[str, str]) -> str | None:
+def _past(plan: Plan, now: int) -> tuple[str, int, Facts, int]:
+    """Return status, requests left, facts and `since`; those of a new job where they cannot be read."""
     try:
-        return model_of(plan, environ)
-    except ProviderNotReady:
-        return None
+        state = peek(plan.path).state
+        with ledger_rows(plan.path.parent) as tx:
+            facts = read_facts(tx, plan.path.name) if tx else Facts()
+            since = read_seen(tx, plan.sighting, now).since if tx else now
+    except ResumedError:
+        return "ready", plan.job.max_attempts, Facts(), now
+    if state is None:
+        return "ready", plan.job.max_attempts, facts, since
+    left = 0 if is_final(state) else max(0, plan.job.max_attempts - state["attempts"])
+    return state["status"], left, facts, since
 
 
-def _provider_notes(plan: Plan, environ: Mapping[str, str]) -> Iterator[str]:
-    """Check key and model; what only matters once `live` is true is a note, not a refusal."""
-    if plan.job.provider.offline:
-        return
+def _refusal(plan: Plan, job_file: JobFile, environ: Mapping[str, str]) -> tuple[ResumedError | None, str]:
+    """Return what would block a slice now, and what would only do so once `live` is true."""
     try:
-        model_of(replace(plan, rehearsal=False), environ)
-        read_key(plan.job.provider, environ)
+        if exists(plan.path.parent):
+            check_folder(plan.path.parent)
+        state = peek(plan.path).state
+        if state is not None and is_final(state):
+            return None, ""
+        for source in plan.job.read:
+            check_source(source, job_file.private)
+        if state is not None:
+            model = known_model(plan, environ) or state["model"]
+            accept(state, Order(task=plan.job.task, model=model, tools=(), job=plan.job.id))
+    except ResumedError as error:
+        return error, ""
+    try:
+        if not plan.job.provider.offline:
+            model_of(replace(plan, rehearsal=False), environ)
+            read_key(plan.job.provider, environ)
     except ProviderNotReady as error:
-        if not plan.rehearsal:
-            raise
-        yield f"before live: true can work: {error}"
+        return (None, f"before live: true can work: {error}") if plan.rehearsal else (error, "")
+    return None, ""
 
 
-def _folder_notes(folder: Path) -> Iterator[str]:
-    if folder.exists() and folder.stat().st_mode & 0o055:
-        yield f"other users can look into {folder}; keep it private: chmod 700 {folder}"
+def open_folders(job_file: JobFile) -> list[Path]:
+    """Return the checkpoint folders that other users can look into."""
+    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.jobs.values()})
+    return [folder for folder in folders if os.path.lexists(folder) and folder.stat().st_mode & 0o055]
 
 
 def _ahead(job: Job, since: int, now: float, days: int | None) -> tuple[tuple[tuple[datetime, str], ...], bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import logging
 import queue
 import re
@@ -21,6 +20,7 @@ from scheduler.conversation import encode
 from scheduler.errors import AskFailed, ProviderNotReady
 from scheduler.job import Provider
 from scheduler.keys import key_fault, one_line
+from scheduler.owner import program_version
 from scheduler.reply import REPLY_LIMIT, judge_response
 
 _SECRET = 16  # shorter keys are placeholders such as "ollama", which an answer may well contain
@@ -186,7 +186,7 @@ class Exchange:
             "Accept": "application/json",
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
-            "User-Agent": f"resumed/{_version()}",
+            "User-Agent": f"resumed/{program_version()}",
         }
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -213,12 +213,6 @@ class Exchange:
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         with _tls_lock:
             return _tls_context()
-
-
-def _version() -> str:
-    with suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version("resumed")
-    return "0"
 
 
 def _proxy_names(environ: Mapping[str, str]) -> str:

@@ -14,6 +14,15 @@ DEFAULT_SCHEDULE = "every 5m"
 DEFAULT_AFTER_FAILURE = (15 * 60, 60 * 60, 6 * 60 * 60)
 
 
+def checkpoint_name_fault(name: str) -> str:
+    """Say why a file name cannot be a checkpoint's, or return nothing."""
+    if name in ("", ".", ".."):
+        return "this names a folder, not a file"
+    if name.startswith(".") or name.endswith(".lock") or len(name.encode("utf-8", "surrogateescape")) > 200:
+        return "a checkpoint's name starts with no dot, does not end in .lock, and has at most 200 bytes"
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySource:
     """Where a provider's key is found; never the key itself."""

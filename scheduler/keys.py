@@ -37,8 +37,8 @@ def read_key(provider: Provider, environ: Mapping[str, str]) -> str | None:
     except ValueError as error:
         problem = str(error)
     if problem:
-        where = f"{provider.key.kind} {provider.key.name}"
-        raise ProviderNotReady(provider=provider.name, problem=f"the key of {where} {problem}")
+        kind = "variable" if provider.key.kind == "env" else provider.key.kind
+        raise ProviderNotReady(provider=provider.name, problem=f"the key in the {kind} {provider.key.name} {problem}")
     return key
 
 

@@ -11,7 +11,7 @@ from scheduler.checkpoint import Emit, hold, is_behind
 from scheduler.document import MAX_BYTES, InvalidDocument, check, digest, parse, read_object
 from scheduler.due import Plan
 from scheduler.errors import CheckpointUnknown, MaintenanceRefused, NotAFile
-from scheduler.files import read_regular, translated, user_name
+from scheduler.files import exists, read_regular, translated, user_name
 from scheduler.ledger import NAME, Archive
 from scheduler.rests import lift
 from scheduler.roster import note
@@ -162,7 +162,7 @@ def unblock(folders: Iterable[Path], provider: str) -> int:
     """End every rest of a provider in the ledgers of these folders; return how many there were."""
     lifted = 0
     for folder in folders:
-        if (folder / NAME).exists():
+        if exists(folder / NAME):
             with open_folder(folder).writing() as tx:
                 lifted += lift(tx, provider)
     return lifted

@@ -1,10 +1,11 @@
-"""Which process this is, and whether another one still lives.
+"""Which program and process this is, and whether another process still lives.
 
 A process is named by its id, its start time and the boot it belongs to, so that a reused id is never taken for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import subprocess
@@ -22,6 +23,15 @@ class Owner:
     pid: int
     start: str
     boot: str
+
+
+def program_version() -> str:
+    """Return the installed version; 0 where the package is run without being installed."""
+    import importlib.metadata  # costs more than the rest of this module
+
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("resumed")
+    return "0"
 
 
 def this_process() -> Owner:

@@ -83,7 +83,7 @@ class Outlook:
     points: Sequence[tuple[datetime, str]]
     more: bool
     last: datetime | None
-    notes: Sequence[str]
+    note: str
 
 
 def problem_line(problem: Problem) -> str:
@@ -136,7 +136,11 @@ def _settled(event: Mapping[str, Any]) -> str:
     if event["outcome"] == "answered":
         return f"{attempt}: answered: {one_line(event['answer'])}"
     reason = f" ({one_line(event['reason'], 300)})" if event["reason"] else ""
-    then = "no attempt is left" if event["status"] == "exhausted" else "goes on at its next point"
+    then = "the next slice goes on"
+    if event["status"] == "exhausted":
+        then = "no attempt is left"
+    elif event["outcome"] == "refused":
+        then = "asked again once the provider's entry or key changes, or after: resumed unblock"
     return f"{attempt}: {event['outcome']}{reason}; {then}"
 
 
@@ -147,7 +151,7 @@ def edited_since(row: JobRow) -> JobRow:
 
 def survey_table(survey: Survey) -> str:
     """Return the status table: rests first, then a line a job."""
-    lines = [f"{survey.config}  ({'live' if survey.live else 'live: false, so nothing is sent to a provider'})"]
+    lines = [f"{printable(survey.config)}  ({live_words(survey.live)})"]
     lines += [_rest_line(rest) for rest in survey.rests]
     header = ("JOB", "STATE", "ATTEMPTS", "LAST OUTCOME", "NEXT POINT", "REASON OR ANSWER")
     lines.append(table([header, *(_cells(row) for row in survey.jobs)]))
@@ -181,6 +185,17 @@ def change_mark(before: timedelta, after: timedelta) -> str:
     return f"clock {'forward' if hours > 0 else 'back'} {abs(hours):g} h"
 
 
+def check_header(path: str, good: int, bad: int, live: bool) -> str:
+    """Return the first line of check."""
+    blocked = f", {bad} blocked" if bad else ""
+    return printable(f"{path}: {good + bad} job{'s' if good + bad != 1 else ''}{blocked}; {live_words(live)}")
+
+
+def live_words(live: bool) -> str:
+    """Say whether requests are sent."""
+    return "live" if live else "live: false, so nothing is sent to a provider"
+
+
 def outlook_text(outlook: Outlook) -> str:
     """Return the lines of check for one job."""
     requests = f"{outlook.left} of {outlook.max_attempts} requests left"
@@ -191,14 +206,12 @@ def outlook_text(outlook: Outlook) -> str:
     lines = [f"{outlook.id}: {outlook.words} ({outlook.timezone}); {requests}"]
     lines.append(f"    checkpoint {outlook.checkpoint}{' (REHEARSAL)' if outlook.rehearsal else ''}")
     if outlook.left:
-        lines += [
-            f"    {point.isoformat(' ', 'seconds')}{f'  <- {mark}' if mark else ''}" for point, mark in outlook.points
-        ]
-        if not outlook.points:
-            lines.append("    no point lies ahead")
+        shown = [f"{point.isoformat(' ', 'seconds')}{f'  <- {mark}' if mark else ''}" for point, mark in outlook.points]
+        lines += [f"    next {text}" for text in shown or ["none: no point lies ahead"]]
     if outlook.left and outlook.more:
         lines.append(f"    ... and more; {len(outlook.points)} are shown")
-    lines += [f"    note: {note}" for note in outlook.notes]
+    if outlook.note:
+        lines.append(f"    note: {outlook.note}")
     return printable("\n".join(lines))
 
 
@@ -235,7 +248,7 @@ def survey_json(survey: Survey) -> str:
 
 def _turns(message: Mapping[str, Any]) -> Iterable[str]:
     if message.get("content"):
-        yield f"{message['role']}: {message['content']}"
+        yield f"{message['role']}: {message['content']}".replace("\n", "\n  ")
     for call in message.get("tool_calls") or ():
         yield f"{message['role']} calls {call['function']['name']} {call['function']['arguments']}"
 

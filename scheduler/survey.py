@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from scheduler.attempt import Order, accept
 from scheduler.checkpoint import Peek, peek
-from scheduler.due import Plan, model_of, next_due, plan_job
-from scheduler.errors import ProviderNotReady, ResumedError
+from scheduler.due import Plan, known_model, next_due, plan_job
+from scheduler.errors import ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
 from scheduler.owner import is_alive
 from scheduler.report import JobRow, JobState, RestRow, Survey, edited_since
 from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen
+from scheduler.sources import check_source
 from scheduler.state import State, is_final, is_open, same_task, utc
 from scheduler.trigger import last_point
 
@@ -27,7 +28,7 @@ def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
     now = time.time()
     plans = {name: plan_job(job, job_file.live) for name, job in job_file.jobs.items()}
     rows = [
-        job_row(plans[name], environ, now) if name in plans else _refused_row(job_file, name)
+        job_row(plans[name], environ, now, job_file.private) if name in plans else _refused_row(job_file, name)
         for name in sorted({*plans, *job_file.refused})
     ]
     rests = [rest for folder in sorted({plan.path.parent for plan in plans.values()}) for rest in _rests(folder, now)]
@@ -57,7 +58,7 @@ def _rests(folder: Path, now: float) -> list[RestRow]:
     ]
 
 
-def job_row(plan: Plan, environ: Mapping[str, str], now: float) -> JobRow:
+def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequence[Path]) -> JobRow:
     """Return what status tells of one job; whatever is wrong with it makes it blocked, with the reason."""
     job = plan.job
     row = JobRow(
@@ -74,17 +75,12 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float) -> JobRow:
         row = _with_points(_with_state(row, found), job, facts, since, now)
         if found.state is not None:
             row = _with_edits(row, found.state, plan, environ)
-        return replace(row, model=row.model or _model(plan, environ))
+        if row.state == "ready":
+            for source in job.read:
+                check_source(source, private)
+        return replace(row, model=row.model or known_model(plan, environ))
     except ResumedError as error:
         return replace(row, state="blocked", reason=str(error))
-
-
-def _model(plan: Plan, environ: Mapping[str, str]) -> str | None:
-    """Return the model that would be asked; None where the environment of this command does not say it."""
-    try:
-        return model_of(plan, environ)
-    except ProviderNotReady:
-        return None
 
 
 def _read(plan: Plan, now: float) -> tuple[Peek, Facts, int]:
@@ -139,5 +135,7 @@ def _with_edits(row: JobRow, state: State, plan: Plan, environ: Mapping[str, str
         return row if same_task(state["task"], plan.job.task) else edited_since(row)
     if is_open(state) and row.state != "running":
         row = replace(row, outcome="interrupted", reason="the process of the last attempt ended; it stays counted")
-    accept(state, Order(task=plan.job.task, model=_model(plan, environ) or state["model"], tools=(), job=plan.job.id))
+    accept(
+        state, Order(task=plan.job.task, model=known_model(plan, environ) or state["model"], tools=(), job=plan.job.id)
+    )
     return row

@@ -15,7 +15,7 @@ from scheduler.tools import reference_tool
 
 def work_turn(task: str, checkpoint: Path, *, live: bool, base_url: str | None = None) -> tuple[Turn, JobFile]:
     """Return the turn of a task by hand, and the file that it would stand in."""
-    provider = replace(MANDAPI, base_url=base_url or MANDAPI.base_url) if live else DEMO
+    provider = replace(MANDAPI, base_url=MANDAPI.base_url if base_url is None else base_url) if live else DEMO
     job = Job(id="work", task=task, checkpoint=checkpoint, provider=provider)
     path = locate(checkpoint)
     plan = Plan(job=job, path=path, rehearsal=False)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
 
 from scheduler.cli import look, mend, run
-from scheduler.cli.output import exit_code, log
+from scheduler.cli.output import NO_STORAGE, exit_code, log
 from scheduler.errors import ResumedError, UsageRefused
+from scheduler.owner import program_version
 
 USAGE = 64
 UNFORESEEN = 70
@@ -18,6 +20,11 @@ UNFORESEEN = 70
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]  # argparse exits here; we raise our own refusal
         raise UsageRefused(message=f"{message}; see: {self.prog} --help")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        parser.exit(0, f"resumed {program_version()}\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -31,6 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="jobs.yaml; else $RESUMED_CONFIG, ./config/jobs.yaml, ~/.config/resumed/jobs.yaml, /etc/resumed/jobs.yaml",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     for group in (run, look, mend):
         group.add_commands(commands)
@@ -39,8 +47,29 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; whatever goes wrong is told in one line."""
+    _open_streams()
+    try:
+        return _run(arguments)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:  # nobody reads it, or its disk is full; nothing may be left for the interpreter to flush
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _open_streams() -> None:
+    """Give streams that were closed somewhere to go, so that no file of ours ever gets their descriptors."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # open to the end
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # open to the end
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text file, as in any process
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         options = build_parser().parse_args(arguments)
         code: int = options.handler(options)
@@ -52,11 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log("error", str(error))
         return exit_code(error)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return 130
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            log("error", f"the output cannot be written: {error.strerror}")
+            return NO_STORAGE
         place = error.__traceback__
         while place and place.tb_next:
             place = place.tb_next

@@ -27,7 +27,7 @@ def find_config(options: argparse.Namespace, environ: Mapping[str, str]) -> Path
     with contextlib.suppress(RuntimeError):  # a user without a home folder has no file there
         places.insert(1, Path.home() / ".config/resumed/jobs.yaml")
     for place in places:
-        if place.exists():
+        if os.path.lexists(place):  # False where the home folder is out of reach
             return place
     listed = ", ".join(str(place) for place in places)
     raise JobFileUnreadable(path="jobs.yaml", message=f"not found; name one with --config FILE (looked for {listed})")

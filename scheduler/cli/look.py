@@ -8,15 +8,16 @@ import sys
 from typing import Any
 
 from scheduler.checkpoint import peek
+from scheduler.cli.arguments import add_command, add_job
 from scheduler.cli.files import load, plan_of
 from scheduler.cli.output import BLOCKED, LATER, NO_PROGRESS, exit_code, first_code, log
 from scheduler.due import Plan, plan_job
-from scheduler.errors import ResumedError
-from scheduler.forecast import forecast
+from scheduler.forecast import forecast, open_folders
 from scheduler.ledger import ledger_rows, read_archives
 from scheduler.report import (
     Archived,
     archive_text,
+    check_header,
     outlook_text,
     show_text,
     survey_json,
@@ -29,25 +30,22 @@ from scheduler.text import json_text, printable
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this group."""
-    command = commands.add_parser("check", help="check jobs.yaml, and print what lies ahead of each job")
+    command = add_command(commands, "check", check, "check jobs.yaml, and print what lies ahead of each job")
     command.add_argument("--days", type=_days, metavar="N", help="list the points of the next N days")
-    command.set_defaults(handler=check)
 
-    command = commands.add_parser("status", help="print the state of every job")
+    command = add_command(commands, "status", status, "print the state of every job")
     command.add_argument("--json", action="store_true", help="as JSON")
-    command.set_defaults(handler=status)
 
-    command = commands.add_parser("show", help="print what a job's checkpoint holds")
-    command.add_argument("job", metavar="JOB")
+    command = add_command(commands, "show", show, "print what a job's checkpoint holds")
+    add_job(command)
     form = command.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the whole document")
     form.add_argument("--task", action="store_true", help="the stored task")
-    form.add_argument("--answer", action="store_true", help="the answer alone, as it is where stdout is no terminal")
-    command.set_defaults(handler=show)
+    form.add_argument("--answer", action="store_true", help="the answer alone; raw into a pipe")
 
 
 def _days(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 3660:
+    if not text.isascii() or not text.isdigit() or len(text) > 4 or not 1 <= int(text) <= 3660:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of days from 1 to 3660")
     return int(text)
 
@@ -56,13 +54,15 @@ def check(options: argparse.Namespace) -> int:
     """Check the file, its providers and checkpoints; print the schedules in words, and the points ahead."""
     job_file = load(options)
     codes = [BLOCKED for _ in job_file.refused]
-    print(printable(f"{job_file.path}: {len(job_file.jobs)} jobs, {'live' if job_file.live else 'live: false'}"))
+    print(check_header(str(job_file.path), len(job_file.jobs), len(job_file.refused), job_file.live))
     for job in job_file.jobs.values():
-        try:
-            print(outlook_text(forecast(plan_job(job, job_file.live), job_file, os.environ, options.days)))
-        except ResumedError as error:
-            log("error", f"job {job.id}: {error}")
-            codes.append(exit_code(error))
+        outlook, refusal = forecast(plan_job(job, job_file.live), job_file, os.environ, options.days)
+        print(outlook_text(outlook))
+        if refusal is not None:
+            log("error", f"job {job.id}: {refusal}")
+            codes.append(exit_code(refusal))
+    for folder in open_folders(job_file):
+        log("warning", f"other users can look into {folder}; keep it private: chmod 700 {folder}")
     return first_code(codes)
 
 
@@ -101,7 +101,7 @@ def _answer(job: str, state: State) -> int:
     if sys.stdout.isatty():
         print(printable(state["answer"]))
     else:
-        sys.stdout.write(state["answer"])
+        sys.stdout.buffer.write(state["answer"].encode())  # its own bytes, whatever the locale
     return 0
 
 

@@ -8,40 +8,39 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler import mend
+from scheduler.cli.arguments import add_command, add_job
 from scheduler.cli.files import check_name, load, plan_of
 from scheduler.cli.output import exit_code, first_code, log
 from scheduler.due import Plan, model_of, plan_job
 from scheduler.errors import ResumedError, UsageRefused
+from scheduler.files import exists
 from scheduler.report import event_line
 from scheduler.text import printable
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this group."""
-    command = commands.add_parser("repair", help="set a damaged file aside, and put the ledger's document back")
-    command.add_argument("job", metavar="JOB")
-    command.set_defaults(handler=repair)
+    command = add_command(commands, "repair", repair, "set a damaged file aside, and put the ledger's document back")
+    add_job(command)
 
-    command = commands.add_parser("adopt", help="take over a file that the ledger does not know, with its attempts")
-    command.add_argument("job", metavar="JOB", nargs="?")
+    command = add_command(commands, "adopt", adopt, "take over a file that the ledger does not know, with its attempts")
+    command.add_argument("job", metavar="JOB", nargs="?", help="the job's id in jobs.yaml")
     command.add_argument("--all", action="store_true", help="every job of the file, once a ledger was set aside")
-    command.set_defaults(handler=adopt)
 
-    command = commands.add_parser("revise", help="go on with an edited task or model, and the attempts that are left")
-    command.add_argument("job", metavar="JOB")
-    command.add_argument("--reason", required=True, metavar="TEXT")
-    command.set_defaults(handler=revise)
+    command = add_command(
+        commands, "revise", revise, "go on with an edited task or model, and the attempts that are left"
+    )
+    add_job(command)
+    command.add_argument("--reason", required=True, metavar="TEXT", help="kept with the job for ever")
 
-    command = commands.add_parser("renew", help="open a new allowance of attempts for a job")
-    command.add_argument("job", metavar="JOB")
-    command.add_argument("--reason", required=True, metavar="TEXT")
+    command = add_command(commands, "renew", renew, "open a new allowance of attempts for a job")
+    add_job(command)
+    command.add_argument("--reason", required=True, metavar="TEXT", help="kept with the job for ever")
     command.add_argument("--confirm", required=True, metavar="JOB", help="the job's name once more")
     command.add_argument("--keep", action="store_true", help="keep the conversation")
-    command.set_defaults(handler=renew)
 
-    command = commands.add_parser("unblock", help="end the rests of a provider")
-    command.add_argument("provider", metavar="PROVIDER")
-    command.set_defaults(handler=unblock)
+    command = add_command(commands, "unblock", unblock, "end the rests of a provider")
+    command.add_argument("provider", metavar="PROVIDER", help="its name in jobs.yaml")
 
 
 def repair(options: argparse.Namespace) -> int:
@@ -66,13 +65,14 @@ def adopt(options: argparse.Namespace) -> int:
     codes = []
     for job in job_file.jobs.values():
         plan = plan_job(job, job_file.live)
-        if not os.path.lexists(plan.path):
-            continue
         try:
-            codes.append(_told(plan, lambda plan=plan: mend.adopt(plan)))  # type: ignore[misc]  # binds the loop's plan
+            if exists(plan.path):
+                codes.append(_told(plan, lambda plan=plan: mend.adopt(plan)))  # type: ignore[misc]  # binds this plan
         except ResumedError as error:
             log("error", f"job {job.id}: {error}")
             codes.append(exit_code(error))
+    if not codes:
+        print("no job has a file to adopt")
     return first_code(codes)
 
 
@@ -104,5 +104,5 @@ def unblock(options: argparse.Namespace) -> int:
     check_name(job_file, "provider", options.provider, used)
     folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.jobs.values()})
     lifted = mend.unblock(folders, options.provider)
-    print(printable(f"provider {options.provider}: {lifted} rests ended"))
+    print(printable(f"provider {options.provider}: {f'{lifted} rests ended' if lifted else 'it was not resting'}"))
     return 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterable
+from typing import TextIO
 
 from scheduler.errors import (
     AccessRefused,
@@ -25,7 +27,13 @@ ORDER = (BAD_FILE, NO_ACCESS, NO_STORAGE, BLOCKED, NO_PROGRESS, LATER, 0)
 
 def log(level: str, message: str) -> None:
     """Write one line to stderr."""
-    print(f"{utc(time.time())} {level:7} {printable(message)}".replace("\n", " "), file=sys.stderr, flush=True)
+    say(f"{utc(time.time())} {level:7} {printable(message)}".replace("\n", " "), sys.stderr)
+
+
+def say(line: str, stream: TextIO) -> None:
+    """Write one line at once; that nobody reads it, or that its disk is full, changes nothing of what runs."""
+    with contextlib.suppress(OSError):
+        print(line, file=stream, flush=True)
 
 
 def exit_code(error: ResumedError) -> int:

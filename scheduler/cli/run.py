@@ -12,8 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from scheduler.cli.arguments import add_command
 from scheduler.cli.files import find_config, load, pick
-from scheduler.cli.output import first_code, log, result_code
+from scheduler.cli.output import first_code, log, result_code, say
 from scheduler.errors import EntryRefused, Later, UsageRefused
 from scheduler.job import JobFile
 from scheduler.report import event_level, event_line, made_progress, state_lines
@@ -23,26 +24,26 @@ from scheduler.worker import work_turn
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this group."""
-    command = commands.add_parser("tick", help="run one slice of each job that is due; what a crontab line calls")
+    command = add_command(
+        commands, "tick", run_tick, "run one slice of each job that is due; what a crontab line calls"
+    )
     command.add_argument("jobs", nargs="*", metavar="JOB", help="only these jobs")
-    command.set_defaults(handler=run_tick)
 
-    command = commands.add_parser("run", help="run one slice of the named jobs now, due or not")
-    command.add_argument("jobs", nargs="+", metavar="JOB")
-    command.set_defaults(handler=run_jobs)
+    command = add_command(commands, "run", run_jobs, "run one slice of the named jobs now, due or not")
+    command.add_argument("jobs", nargs="+", metavar="JOB", help="ids of jobs in jobs.yaml")
 
-    command = commands.add_parser("daemon", help="run the jobs on their schedules until told to stop")
+    command = add_command(commands, "daemon", run_daemon, "run the jobs on their schedules until told to stop")
     command.add_argument("--until-done", action="store_true", help="end once every job is final or blocked")
-    command.set_defaults(handler=run_daemon)
 
-    command = commands.add_parser("work", help="work on one task without a jobs.yaml")
-    command.add_argument("task", metavar="TASK")
-    command.add_argument("--checkpoint", required=True, metavar="FILE")
+    command = add_command(commands, "work", run_work, "work on one task without a jobs.yaml")
+    command.add_argument("task", metavar="TASK", help="what the model is asked")
+    command.add_argument(
+        "--checkpoint", required=True, metavar="FILE", help="made where missing; its ledger stands beside it"
+    )
     command.add_argument("--once", action="store_true", help="at most one request; else go on while there is progress")
     command.add_argument("--live", action="store_true", help="ask $MANDAPI_MODEL_ID with $MANDAPI_API_KEY")
     command.add_argument("--demo", action="store_true", help="ask the offline demo model")
     command.add_argument("--base-url", metavar="URL", help="another endpoint for --live")
-    command.set_defaults(handler=run_work)
 
 
 def run_tick(options: argparse.Namespace) -> int:
@@ -126,11 +127,13 @@ def run_work(options: argparse.Namespace) -> int:
     """Work on one task as a plain worker does; print the events and the state."""
     if options.live == options.demo:
         raise UsageRefused(message="say where the request goes: --demo (offline) or --live; nothing was done")
+    if not options.task.strip():
+        raise UsageRefused(message="the task is blank; nothing was done")
     turn, job_file = work_turn(options.task, Path(options.checkpoint), live=options.live, base_url=options.base_url)
     stopped = _stop_on_signals(job_file.stop_wait)
 
     def tell(_: str, event: dict[str, Any]) -> None:
-        print(event_line("", event), flush=True)
+        say(event_line("", event), sys.stdout)
 
     while True:
         result = take_turn(turn, job_file, os.environ, tell)

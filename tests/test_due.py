@@ -1,0 +1,314 @@
+"""How a job runs now, when it owes a slice, and what lies ahead of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler import resume_once, tick
+from scheduler.due import due_point, model_of, next_due, plan_job
+from scheduler.errors import CheckpointUnknown, ModelChanged, ProviderNotReady, SourceRefused, TaskChanged
+from scheduler.forecast import forecast, open_folders
+from scheduler.job import Job, JobFile, KeySource, Provider, Source
+from scheduler.ledger import Admission, ledger_of
+from scheduler.owner import this_process
+from scheduler.roster import Facts, note
+
+DEMO = Provider(name="demo", base_url=None)
+LOCAL = Provider(name="local", base_url="http://127.0.0.1:1/v1", model="m1", timeout=60)
+
+
+def job(**changed: Any) -> Job:
+    """A job that runs at nine each day."""
+    fields: dict[str, Any] = {"id": "nightly", "task": "t", "checkpoint": Path("/x/nightly.json"), "provider": DEMO}
+    return Job(**(fields | {"schedule": "0 9 * * *"} | changed))
+
+
+def at(text: str) -> int:
+    """UTC seconds of `day hour:minute` in March 2026."""
+    return int(datetime.fromisoformat(f"2026-03-{text}:00+00:00").timestamp())
+
+
+def open_admission() -> Admission:
+    """An attempt in flight."""
+    return Admission(
+        attempt=1, point=None, admitted_at=0, deadline=0, owner=this_process(), outcome=None, ended_at=None
+    )
+
+
+SINCE = at("02 08:00")
+NINE = at("02 09:00")
+
+
+@pytest.mark.parametrize(
+    ("now", "since", "facts", "point"),
+    [
+        ("02 08:59", SINCE, Facts(), None),
+        ("02 09:00", SINCE, Facts(), "02 09:00"),
+        ("02 23:59", SINCE, Facts(), "02 09:00"),
+        ("09 10:00", SINCE, Facts(), "09 09:00"),
+        ("02 10:00", NINE, Facts(), "02 09:00"),
+        ("02 10:00", NINE + 1, Facts(), None),
+        ("02 10:00", at("02 09:30"), Facts(), None),
+        ("02 10:00", SINCE, Facts(points=frozenset({NINE})), None),
+        ("03 09:00", SINCE, Facts(points=frozenset({NINE})), "03 09:00"),
+        ("02 10:00", SINCE, Facts(points=frozenset({NINE - 60})), "02 09:00"),
+        ("02 10:00", SINCE, Facts(status="done"), None),
+        ("02 10:00", SINCE, Facts(status="exhausted"), None),
+        ("02 10:00", SINCE, Facts(open=open_admission()), None),
+    ],
+)
+def test_the_newest_point_since_then_without_a_slice_is_owed(
+    now: str, since: int, facts: Facts, point: str | None
+) -> None:
+    assert due_point(job(), facts, since, at(now)) == (at(point) if point else None)
+
+
+@pytest.mark.parametrize(
+    ("after", "failures", "minutes"),
+    [
+        ((900, 3600, 21600), 1, 15),
+        ((900, 3600, 21600), 2, 60),
+        ((900, 3600, 21600), 3, 360),
+        ((900, 3600, 21600), 9, 360),
+        ((600,), 3, 10),
+        ((900, 3600, 21600), 0, 0),
+        ((), 3, 0),
+    ],
+)
+def test_after_failures_a_point_must_be_far_enough_from_the_last_end(
+    after: tuple[int, ...], failures: int, minutes: int
+) -> None:
+    every_minute = job(schedule="* * * * *", after_failure=after)
+    ended = at("02 10:00")
+    facts = Facts(failures=failures, ended_at=ended, points=frozenset({ended}))
+    owed = [now for now in range(ended, ended + 8 * 3600, 60) if due_point(every_minute, facts, SINCE, now) is not None]
+    assert owed[0] == ended + max(minutes, 1) * 60
+    ahead = next_due(every_minute, facts, SINCE, ended)
+    assert ahead is not None
+    assert ahead.timestamp() == owed[0]
+
+
+def test_a_delay_uses_up_no_point_and_the_daily_job_still_has_one_the_next_day() -> None:
+    facts = Facts(failures=3, ended_at=at("02 09:10"), points=frozenset({NINE}))
+    assert due_point(job(), facts, SINCE, at("02 20:00")) is None
+    assert due_point(job(), facts, SINCE, at("03 09:00")) == at("03 09:00")
+
+
+def test_an_end_in_the_future_delays_nothing() -> None:
+    facts = Facts(failures=1, ended_at=at("02 09:00") + 70 * 365 * 86400)
+    assert due_point(job(), facts, SINCE, at("02 10:00")) == NINE
+    ahead = next_due(job(), dataclasses.replace(facts, points=frozenset({NINE})), SINCE, at("02 10:00"))
+    assert ahead == datetime(2026, 3, 3, 9, tzinfo=UTC)
+
+
+def test_the_first_point_of_every_is_at_once() -> None:
+    often = job(schedule="every 15m")
+    assert due_point(often, Facts(), SINCE, SINCE) == SINCE
+    assert due_point(often, Facts(points=frozenset({SINCE})), SINCE, SINCE + 899) is None
+    assert due_point(often, Facts(points=frozenset({SINCE})), SINCE, SINCE + 900) == SINCE + 900
+
+
+def test_points_are_of_the_jobs_own_zone() -> None:
+    assert due_point(job(timezone="Asia/Shanghai"), Facts(), SINCE - 86400, at("02 01:00")) == at("02 01:00")
+
+
+SCHEDULES = st.sampled_from(["every 2s", "every 7m", "*/15 * * * *", "0 9 * * *", "30 2 * * *"])
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(
+    SCHEDULES,
+    st.sampled_from(["UTC", "Europe/Berlin"]),
+    st.integers(0, 40 * 86400),
+    st.integers(0, 3 * 86400),
+    st.integers(0, 4),
+    st.lists(st.integers(0, 4000), max_size=3),
+)
+def test_an_owed_point_is_never_early_never_before_since_and_never_owed_twice(
+    schedule: str, zone: str, offset: int, passed: int, failures: int, after: list[int]
+) -> None:
+    since = at("10 00:00") + offset
+    now = since + passed
+    one = job(schedule=schedule, timezone=zone, after_failure=tuple(after))
+    facts = Facts(failures=failures, ended_at=since)
+    point = due_point(one, facts, since, now)
+    ahead = next_due(one, facts, since, now)
+    assert ahead is not None
+    if point is None:
+        assert ahead.timestamp() > now
+        assert due_point(one, facts, since, ahead.timestamp()) == int(ahead.timestamp())
+    else:
+        assert since <= point <= now
+        assert not (failures and after) or point >= since + after[min(failures, len(after)) - 1]
+        assert ahead.timestamp() == now
+        assert due_point(one, dataclasses.replace(facts, points=frozenset({point})), since, now) is None
+
+
+# ---- plans and models
+
+
+@pytest.mark.parametrize(
+    ("provider", "live", "rehearsal", "offline"),
+    [(LOCAL, False, True, True), (LOCAL, True, False, False), (DEMO, False, False, True), (DEMO, True, False, True)],
+)
+def test_a_real_providers_job_is_rehearsed_beside_its_checkpoint_until_live(
+    tmp_path: Path, provider: Provider, live: bool, rehearsal: bool, offline: bool
+) -> None:
+    plan = plan_job(job(provider=provider, checkpoint=tmp_path / "a.json"), live)
+    assert (plan.rehearsal, plan.offline) == (rehearsal, offline)
+    assert plan.path == (tmp_path / "rehearsal" / "a.json" if rehearsal else tmp_path / "a.json")
+    assert plan.sighting.checkpoint == "a.json"
+
+
+def test_schedule_and_zone_are_both_what_a_job_is_seen_with() -> None:
+    texts = {
+        plan_job(job(schedule=s, timezone=z), True).sighting.schedule
+        for s in ("@daily", "@hourly")
+        for z in ("UTC", "Asia/Tokyo")
+    }
+    assert len(texts) == 4
+
+
+@pytest.mark.parametrize(
+    ("own", "providers", "environ", "model"),
+    [
+        ("mine", "m1", {"MODEL": "env"}, "mine"),
+        (None, "m1", {"MODEL": "env"}, "m1"),
+        (None, None, {"MODEL": " env "}, "env"),
+        (None, None, {"MODEL": " "}, None),
+        (None, None, {}, None),
+    ],
+)
+def test_a_jobs_model_outranks_the_providers_and_that_the_environments(
+    own: str | None, providers: str | None, environ: dict[str, str], model: str | None
+) -> None:
+    provider = dataclasses.replace(LOCAL, model=providers, model_env="MODEL")
+    plan = plan_job(job(provider=provider, model=own), live=True)
+    if model is None:
+        with pytest.raises(ProviderNotReady, match="MODEL"):
+            model_of(plan, environ)
+    else:
+        assert model_of(plan, environ) == model
+    assert model_of(plan_job(plan.job, live=False), environ) == "offline-demo"
+    assert model_of(plan_job(job(model=own), live=True), environ) == (own or "offline-demo")
+
+
+# ---- catch_up
+
+
+def job_file(*jobs: Job, live: bool = False) -> JobFile:
+    """A jobs.yaml with these jobs."""
+    return JobFile(
+        path=Path("/x/jobs.yaml"),
+        digest="",
+        live=live,
+        jobs={one.id: one for one in jobs},
+        providers={"demo": DEMO, "local": LOCAL},
+        refused={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "now", "due", "events"),
+    [
+        (True, "02 12:00", True, []),
+        (False, "02 12:00", False, [{"event": "missed", "point": "2026-03-02T09:00:00Z"}]),
+        (False, "02 09:01", True, []),
+        (False, "02 08:30", False, []),
+    ],
+)
+def test_a_missed_point_is_made_up_or_skipped_and_told_once(
+    tmp_path: Path, catch_up: bool, now: str, due: bool, events: list[dict[str, Any]]
+) -> None:
+    one = job(checkpoint=tmp_path / "nightly.json", catch_up=catch_up)
+    with ledger_of(tmp_path.resolve()).writing() as tx:
+        note(tx, plan_job(one, live=False).sighting, SINCE)
+    told: list[dict[str, Any]] = []
+    [turn] = tick.select([one], False, at(now), lambda _, event: told.append(event))
+    assert isinstance(turn, tick.Turn)
+    assert (turn.due, turn.point) == (due, NINE if due else None)
+    assert told == events
+    tick.select([one], False, at(now), lambda _, event: told.append(event))
+    assert told == events
+    [turn] = tick.select([one], False, at("03 09:00"), lambda *_: None)
+    assert isinstance(turn, tick.Turn)
+    assert turn.point == at("03 09:00")
+
+
+# ---- forecast
+
+
+def test_what_lies_ahead_of_a_new_job(tmp_path: Path) -> None:
+    one = job(checkpoint=tmp_path / "none" / "nightly.json", schedule="*/15 * * * *", after_failure=())
+    outlook, refusal = forecast(plan_job(one, live=False), job_file(one), {}, None)
+    assert refusal is None
+    assert (outlook.id, outlook.status, outlook.left, outlook.max_attempts) == ("nightly", "ready", 4, 4)
+    moments = [point.timestamp() for point, _ in outlook.points]
+    assert len(moments) == 3
+    assert [later - earlier for earlier, later in itertools.pairwise(moments)] == [900, 900]
+    assert outlook.last is not None
+    assert outlook.last.timestamp() > moments[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_points_of_so_many_days(tmp_path: Path) -> None:
+    one = job(checkpoint=tmp_path / "nightly.json")
+    outlook, _ = forecast(plan_job(one, live=False), job_file(one), {}, 10)
+    assert (len(outlook.points), outlook.more) == (10, False)
+    often = job(checkpoint=tmp_path / "nightly.json", schedule="* * * * *")
+    outlook, _ = forecast(plan_job(often, live=False), job_file(often), {}, 10)
+    assert (len(outlook.points), outlook.more) == (1000, True)
+
+
+def test_a_final_job_has_no_request_left(tmp_path: Path) -> None:
+    path = tmp_path / "nightly.json"
+    resume_once("t", path, lambda _: {"message": {"content": "fin"}}, "offline-demo")
+    outlook, _ = forecast(plan_job(job(checkpoint=path), live=False), job_file(), {}, None)
+    assert (outlook.status, outlook.left, outlook.last) == ("done", 0, None)
+
+
+def test_check_names_what_would_block_the_job(tmp_path: Path) -> None:
+    path = tmp_path / "nightly.json"
+    ask = {"message": {"content": "part"}, "finish_reason": "length"}
+    resume_once("t", path, lambda _: ask, "offline-demo")
+    one = job(checkpoint=path)
+    outlook, refusal = forecast(plan_job(one, live=False), job_file(one), {}, None)
+    assert (outlook.left, refusal) == (3, None)
+    for changed, expected in (
+        ({"task": "other"}, TaskChanged),
+        ({"model": "other"}, ModelChanged),
+        ({"read": (Source(name="x", path=tmp_path / "none"),)}, SourceRefused),
+    ):
+        changed_job = dataclasses.replace(one, **changed)  # type: ignore[arg-type]
+        assert isinstance(forecast(plan_job(changed_job, live=False), job_file(), {}, None)[1], expected)
+    path.write_bytes(b"{}")
+    assert isinstance(forecast(plan_job(one, live=False), job_file(one), {}, None)[1], CheckpointUnknown)
+
+
+def test_a_missing_key_is_a_note_for_a_rehearsal_and_blocks_once_live(tmp_path: Path) -> None:
+    provider = dataclasses.replace(LOCAL, key=KeySource(kind="env", name="LOCAL_KEY"))
+    one = job(provider=provider, checkpoint=tmp_path / "nightly.json")
+    outlook, refusal = forecast(plan_job(one, live=False), job_file(one), {}, None)
+    assert "LOCAL_KEY" in outlook.note
+    assert refusal is None
+    outlook, refusal = forecast(plan_job(one, live=True), job_file(one, live=True), {}, None)
+    assert isinstance(refusal, ProviderNotReady)
+    assert "LOCAL_KEY" in str(refusal)
+    outlook, refusal = forecast(plan_job(one, live=True), job_file(one, live=True), {"LOCAL_KEY": "k"}, None)
+    assert (outlook.note, refusal) == ("", None)
+
+
+def test_a_folder_that_others_can_read_is_named(tmp_path: Path) -> None:
+    one = job(checkpoint=tmp_path / "nightly.json")
+    tmp_path.chmod(0o755)
+    assert open_folders(job_file(one)) == [tmp_path.resolve()]
+    tmp_path.chmod(0o700)
+    assert open_folders(job_file(one)) == []

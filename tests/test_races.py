@@ -1,0 +1,204 @@
+"""Many processes on one job at once: one request in flight, four in all, one slice per point."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.errors import PointTaken
+from scheduler.jobfile import read_job_file
+from scheduler.tick import Turn, select, take_turn
+from tests.killed_at import forked
+from tests.support import ChatServer, Project, answer, chat_server, tool_calls, wait_until
+
+CALLS = [tool_calls((f"c{number}", "read_file", "{}")) for number in (1, 2, 3)]
+
+
+def rows(project: Project, query: str, folder: str = "checkpoints") -> list[Any]:
+    """Ask the ledger."""
+    ledger = sqlite3.connect(f"file:{project.folder / folder / '.ledger.sqlite3'}?mode=ro", uri=True)
+    try:
+        return ledger.execute(query).fetchall()
+    finally:
+        ledger.close()
+
+
+# ---- one point
+
+
+def test_ticks_of_one_point_at_once_run_one_slice(project: Project) -> None:
+    with chat_server(CALLS[0]) as chat:
+        project.live(chat.url, {"nightly": {"schedule": "every 1d"}})
+        ends = forked(project, *[("tick",)] * 16, together=True)
+    assert {ended.code for ended in ends} == {0}
+    assert chat.count == 1
+    assert len(rows(project, "SELECT point FROM admission WHERE point IS NOT NULL")) == 1
+
+
+def test_a_point_that_was_served_meanwhile_is_refused_and_counts_nothing(project: Project, chat: ChatServer) -> None:
+    chat.script = [CALLS[0]]
+    project.live(chat.url, {"nightly": {"schedule": "every 1d"}})
+    job_file = read_job_file(project.config)
+    [turn] = select(job_file.jobs.values(), True, time.time(), lambda *_: None)
+    assert isinstance(turn, Turn)
+    assert turn.due
+    first, second = (take_turn(turn, job_file, project.environ(), lambda *_: None) for _ in range(2))
+    assert first.ran
+    assert isinstance(second.refusal, PointTaken)
+    assert (second.ran, chat.count, project.document()["attempts"]) == (False, 1, 1)
+
+
+# ---- runs and ticks at once
+
+
+@pytest.mark.parametrize(
+    ("script", "outcomes"),
+    [
+        ([*CALLS, answer("fin")], ["tool_calls", "tool_calls", "tool_calls", "answered"]),
+        ([(200, {"error": {"message": "overloaded", "code": 400}})], ["http_error"] * 4),
+    ],
+    ids=["replies", "error bodies"],
+)
+def test_runs_and_ticks_at_once_never_have_two_requests_in_flight(
+    project: Project, script: list[Any], outcomes: list[str]
+) -> None:
+    with chat_server(*script, delay=0.2) as chat:
+        project.live(chat.url, {"nightly": {"schedule": "every 1s"}}, after_failure=[])
+        storm = [("run", "nightly"), ("tick",), ("run", "nightly"), ("tick",), ("tick", "nightly")] * 3
+        for _ in range(8):
+            ends = forked(project, *storm, together=True)
+            assert {ended.code for ended in ends} <= {0, 69, 75}, ends
+            if project.document()["status"] != "ready":
+                break
+        forked(project, *storm, together=True)
+    document = project.document()
+    assert [entry["outcome"] for entry in document["history"]] == outcomes
+    assert (chat.count, chat.most_in_flight) == (4, 1)
+    points = [entry["point"] for entry in document["history"] if entry["point"]]
+    assert len(set(points)) == len(points)
+
+
+def test_whoever_comes_while_a_request_is_out_is_refused_and_sends_nothing(project: Project) -> None:
+    with chat_server(held=True) as chat:
+        project.live(chat.url, {"nightly": {"schedule": "every 1s"}})
+        with project.start("daemon") as daemon:
+            try:
+                chat.wait_for(1, 60)
+                second = project.run("daemon", code=75)
+                ends = forked(project, ("run", "nightly"), ("tick", "nightly"), ("tick",), ("run", "nightly"))
+                before = chat.count
+                chat.hold.set()
+                wait_until(lambda: project.document()["status"] == "done", 60, "the answer")
+                daemon.send_signal(signal.SIGTERM)
+                _, err = daemon.communicate(timeout=60)
+            finally:
+                daemon.kill()
+    assert daemon.returncode == 0, err
+    [since] = [line for line in second.stderr.splitlines() if "already runs" in line]
+    assert f"process {daemon.pid}, since 20" in since
+    # A cron line that names no job has nothing to complain of: a point that is busy comes again.
+    assert [ended.code for ended in ends] == [75, 0, 0, 75]
+    assert "in use by another process" in ends[0].err
+    assert (before, chat.count, project.document()["attempts"]) == (1, 1, 1)
+
+
+def test_a_dead_daemon_does_not_keep_another_one_out(project: Project, chat: ChatServer) -> None:
+    project.live(chat.url, {"nightly": {"schedule": "0 9 29 2 *"}})
+    with project.start("daemon") as daemon:
+        try:
+            folder = project.folder / "checkpoints"
+            wait_until(lambda: (folder / ".ledger.sqlite3").exists(), 60, "the ledger")
+            wait_until(lambda: bool(rows(project, "SELECT 1 FROM sqlite_master WHERE name = 'daemon'")), 60, "tables")
+            wait_until(lambda: bool(rows(project, "SELECT 1 FROM daemon")), 60, "the daemon's row")
+        finally:
+            daemon.kill()
+            daemon.communicate()
+    project.live(chat.url, {"nightly": {"schedule": "every 1s"}})
+    project.run("daemon", "--until-done", code=0)
+    assert project.document()["status"] == "done"
+
+
+# ---- while the lock files are deleted
+
+DELETER = """
+import glob, os, sys, time
+end = time.monotonic() + 100
+print("started", flush=True)
+while time.monotonic() < end:
+    for path in glob.glob(sys.argv[1] + "/*.lock"):
+        try:
+            os.unlink(path)
+            print("deleted", flush=True)
+        except FileNotFoundError:
+            pass
+"""
+
+
+@pytest.fixture
+def lock_deleter(project: Project) -> Iterator[Path]:
+    """A process that deletes every lock file for as long as the test runs; yields the log of what it did."""
+    log = project.folder.parent / "deleted"
+    command = [sys.executable, "-S", "-c", DELETER, str(project.folder / "checkpoints")]
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out) as process:
+        try:
+            wait_until(lambda: log.stat().st_size > 0, 30, "the deleter")
+            yield log
+        finally:
+            process.kill()
+
+
+def test_deleted_locks_let_no_fifth_request_out_and_lose_no_answer(project: Project, lock_deleter: Path) -> None:
+    names = ("one", "two", "three")
+    with chat_server(delay=0.05) as chat:
+        # Each reply can be told from any other, and none ends a job before its fourth.
+        chat.script = [tool_calls((f"c{number}-", "read_file", "{}")) for number in range(1, 40)]
+        project.live(chat.url, {name: {"schedule": "every 1s", "task": name} for name in names}, after_failure=[])
+        storm = [("run", name) for name in names] * 4 + [("tick",)] * 2
+        for _ in range(8):
+            forked(project, *storm, together=True)
+            if all(project.document(name)["status"] == "exhausted" for name in names):
+                break
+        forked(project, *storm, together=True)
+    deleted = lock_deleter.read_bytes().count(b"deleted")
+    assert deleted > 20
+    orphans = b"".join(body for (body,) in rows(project, "SELECT body FROM orphan"))
+    for name in names:
+        openings = {number: sent["messages"][1]["content"] for number, sent in enumerate(chat.requests, 1)}
+        numbers = [number for number, opening in openings.items() if opening.startswith(name)]
+        document = project.document(name)
+        assert document["status"] == "exhausted"
+        assert 1 <= len(numbers) <= 4
+        # A call that comes with the last reply is not kept, nor is it an answer.
+        kept = json.dumps(document).encode() + orphans
+        early = [number for number in numbers if "[Request 4 of 4." not in openings[number]]
+        assert [number for number in early if b'"c%d-"' % number not in kept] == []
+
+
+def test_an_answer_whose_checkpoint_was_taken_over_is_kept_among_the_orphans(project: Project) -> None:
+    with chat_server(answer("the late answer"), held=True) as chat:
+        project.live(chat.url)
+        with project.start("run", "nightly") as process:
+            chat.wait_for(1, 60)
+            ledger = sqlite3.connect(project.folder / "checkpoints" / ".ledger.sqlite3", timeout=30)
+            # As if this very attempt had been taken for dead: another process ended it.
+            with ledger:
+                ledger.execute("UPDATE admission SET outcome = 'interrupted', ended_at = admitted_at")
+            ledger.close()
+            os.unlink(project.path().with_name("nightly.json.lock"))
+            chat.hold.set()
+            _, err = process.communicate(timeout=60)
+    assert process.returncode == 69, err
+    assert "orphans" in err
+    assert chat.count == 1
+    [(attempt, body)] = rows(project, "SELECT attempt, body FROM orphan")
+    assert (attempt, json.loads(body)["answer"]) == (1, "the late answer")

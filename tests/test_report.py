@@ -1,0 +1,424 @@
+"""What people read: aligned, on one line where it should be, and never able to act on a terminal."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.job import Problem
+from scheduler.report import (
+    Archived,
+    JobRow,
+    Outlook,
+    RestRow,
+    Survey,
+    archive_text,
+    change_mark,
+    edited_since,
+    event_level,
+    event_line,
+    made_progress,
+    outlook_text,
+    problem_line,
+    show_text,
+    state_lines,
+    survey_json,
+    survey_table,
+    unknown_name,
+)
+from scheduler.state import PROGRESS, Outcome, State, admit, new_state, settle
+from scheduler.text import dots, first_difference, indent, json_text, one_line, printable, table
+
+NOW = "2026-03-02T09:00:00Z"
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+EVIL = "\x00\x07\x08\x1b[2J\x1b]0;title\x07\r\x7f\x85\x9b31m\u200b\u200e\u202e\u2028\u2029\u2066\ufeff\ud800\U000e0041"
+
+
+def tame(text: str) -> bool:
+    """Whether a text can do nothing to a terminal but print and go to the next line."""
+    return all(char in "\n\t\u00a0" or unicodedata.category(char)[0] not in "CZ" or char == " " for char in text)
+
+
+# ---- text
+
+
+@pytest.mark.parametrize(
+    "code", [*range(0x20), *range(0x7F, 0xA0), 0xAD, 0x61C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F)]
+)
+def test_control_and_direction_characters_are_escaped(code: int) -> None:
+    shown = printable(f"a{chr(code)}b")
+    if chr(code) in "\n\t":
+        assert shown == f"a{chr(code)}b"
+    else:
+        assert shown == f"a\\x{code:02x}b" if code < 256 else shown == f"a\\u{code:04x}b"
+
+
+@pytest.mark.parametrize(
+    ("character", "shown"),
+    [
+        ("\u2066", "\\u2066"),
+        ("\u2028", "\\u2028"),
+        ("\ufeff", "\\ufeff"),
+        ("\ud800", "\\ud800"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_what_is_escaped_is_named_by_its_code(character: str, shown: str) -> None:
+    assert printable(character) == shown
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(st.text())
+def test_any_text_becomes_tame_and_plain_text_stays(text: str) -> None:
+    shown = printable(text)
+    assert tame(shown)
+    shown.encode()
+    assert printable(shown) == shown
+    line = one_line(text, 30)
+    assert "\n" not in line
+    assert "\t" not in line
+    assert len(line) <= 30
+    assert tame(line)
+    if text.isascii() and text.isprintable():
+        assert shown == text
+
+
+def test_a_long_line_is_cut_with_a_mark_and_a_short_one_is_not() -> None:
+    assert one_line("x" * 100) == "x" * 100
+    assert one_line("x" * 101) == "x" * 99 + "…"
+    assert one_line(" a\r\n\t b \u2028 c ", 9) == "a b c"
+
+
+CELLS = [
+    "plain",
+    "日本語",
+    "e\u0301té",
+    "\uff46\uff55",
+    "한글",
+    "สวัสดี ครับ ที่นี่",
+    "हिन्दी",
+    "",
+    "x" * 12,
+    "emoji 🎉",
+]
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes: marks none, wide characters two."""
+    wide = {"W": 2, "F": 2}
+    return sum(
+        0 if unicodedata.category(char) in ("Mn", "Me") else wide.get(unicodedata.east_asian_width(char), 1)
+        for char in text
+    )
+
+
+def test_columns_line_up_whatever_the_script() -> None:
+    lines = table([("JOB", "STATE", "LAST")] + [(cell, "|", "end") for cell in CELLS]).split("\n")
+    starts = {columns(line[: line.index("|")]) for line in lines[1:]}
+    assert starts == {max(map(columns, CELLS)) + 2}
+    assert all(line == line.rstrip() for line in lines)
+    assert len({columns(line[: line.index("end")]) for line in lines[1:]}) == 1
+
+
+def test_an_empty_table_is_nothing() -> None:
+    assert table([]) == ""
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_json_for_people_is_tame_and_reads_back_the_same(value: Any) -> None:
+    text = json_text(value)
+    assert tame(text)
+    assert "\u00a0" not in text
+    assert json.loads(text) == value
+
+
+def test_json_for_people_shows_letters_as_they_are() -> None:
+    assert json_text({"é": "日本\x1b\u202e\\"}) == '{\n  "é": "日本\\u001b\\u202e\\\\"\n}'
+
+
+@pytest.mark.parametrize(
+    ("saved", "current", "words"),
+    [
+        (
+            "Summarise the log",
+            "Summarise the logs",
+            'line 1, column 18: it was "Summarise the log", it is "Summarise the logs"',
+        ),
+        ("a\nb\nc d", "a\nb\nc x", "line 3, column 3"),
+        ("", "x", 'line 1, column 1: it was "(nothing)", it is "x"'),
+        ("x", "", 'it is "(nothing)"'),
+        ("a\n", "a\nb", "line 2, column 1"),
+        ("x\x1b[2J", "y", "x\\x1b[2J"),
+    ],
+)
+def test_where_two_texts_part_is_named_with_what_stands_there(saved: str, current: str, words: str) -> None:
+    assert words in first_difference(saved, current)
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(st.text(), st.text(), st.text())
+def test_a_difference_is_one_short_tame_line(before: str, one: str, other: str) -> None:
+    told = first_difference(before + one, before + other)
+    assert "\n" not in told
+    assert len(told) < 200
+    assert tame(told)
+
+
+def test_attempts_are_dots() -> None:
+    assert [dots(n, 4) for n in (0, 2, 4)] == ["○○○○", "●●○○", "●●●●"]
+    assert dots(3, 2) == "●●●"
+
+
+# ---- events
+
+SETTLED = {"event": "settled", "attempt": 2, "of": 4, "reason": None, "answer": None, "status": "ready"}
+EVENTS: dict[str, tuple[dict[str, Any], str, list[str]]] = {
+    "admitted": ({"event": "admitted", "attempt": 1, "of": 4, "point": None}, "info", ["attempt 1 of 4", "counted"]),
+    "tool": (
+        {"event": "tool_result", "name": "read_file", "arguments": '{"path": "a.md"}', "ok": True},
+        "info",
+        ["read_file", "a.md", "read"],
+    ),
+    "refused tool": (
+        {"event": "tool_result", "name": EVIL, "arguments": EVIL + "x" * 999, "ok": False},
+        "info",
+        ["refused"],
+    ),
+    "missing": (
+        {"event": "put_back", "missing": True, "attempt": 2, "of": 4},
+        "warning",
+        ["missing", 'put back at attempt 2 of 4; "resumed renew" starts a new allowance'],
+    ),
+    "older": ({"event": "put_back", "missing": False, "attempt": 2, "of": 4}, "warning", ["older", "attempt 2 of 4"]),
+    "interrupted": ({"event": "interrupted", "attempt": 2, "of": 4}, "warning", ["attempt 2 of 4", "stays counted"]),
+    "retaken": ({"event": "retaken"}, "info", ["task or model changed"]),
+    "missed": ({"event": "missed", "point": NOW}, "warning", [NOW, "catch_up"]),
+    "answered": (
+        SETTLED | {"outcome": "answered", "answer": f"fin {EVIL}", "status": "done"},
+        "info",
+        ["2 of 4", "fin"],
+    ),
+    "exhausted": (SETTLED | {"outcome": "tool_calls", "status": "exhausted"}, "warning", ["no attempt is left"]),
+    **{
+        f"settled {outcome}": (
+            SETTLED | {"outcome": outcome, "reason": f"503: {EVIL}\nsecond line"},
+            "info" if outcome in PROGRESS else "warning",
+            [outcome, "503", "second line", "asked again" if outcome == "refused" else "goes on"],
+        )
+        for outcome in get_args(Outcome)
+        if outcome != "answered"
+    },
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_every_event_has_one_tame_line_and_its_level(name: str) -> None:
+    event, level, words = EVENTS[name]
+    line = event_line("nightly", event)
+    assert line.startswith("job nightly: ")
+    assert all(word in line for word in words)
+    assert "\n" not in line
+    assert len(line) < 500
+    assert tame(line)
+    assert event_level(event) == level
+    assert event_line("", event) == line.removeprefix("job nightly: ")
+
+
+# ---- pages
+
+
+def spent(*outcomes: Outcome, answer: str | None = None, **last: Any) -> State:
+    """A document with these outcomes."""
+    state = new_state(f"task {EVIL[:-2]}", "m1")
+    for number, outcome in enumerate(outcomes, 1):
+        state = admit(state, number, point=None, started=NOW)
+        more: dict[str, Any] = {"answer": answer, **last} if outcome == "answered" else {"reason": f"why {EVIL[:-2]}"}
+        state = settle(state, outcome, finished=NOW, max_attempts=4, **more)
+    return state
+
+
+ROWS = [
+    JobRow(id="a", state="ready", attempts=2, next_point="2026-03-03T09:00:00+00:00", outcome="timeout", reason=EVIL),
+    JobRow(id="longer-name", state="done", attempts=1, answer=f"the answer\n{EVIL}", outcome="answered"),
+    JobRow(id="c", state="blocked", max_attempts=2, reason="line 4: bad", rehearsal=True),
+]
+
+
+def survey(*rows: JobRow, config: str = "/x/jobs.yaml", live: bool = True) -> Survey:
+    """What status tells."""
+    rests = [
+        RestRow(provider="local", model="", until="2026-03-02T10:00:00Z", reason=f"429 {EVIL}", folder="/x"),
+        RestRow(provider="other", model="m1", until=None, reason="404", folder="/x"),
+    ]
+    return Survey(config=config, live=live, jobs=rows, rests=rests)
+
+
+def test_status_is_a_line_a_job_under_its_heads() -> None:
+    lines = survey_table(survey(*ROWS)).split("\n")
+    assert lines[0].startswith("/x/jobs.yaml  (live)")
+    assert lines[1].startswith("RESTS: provider local until 2026-03-02T10:00:00Z: 429")
+    assert "provider other, model m1" in lines[2]
+    assert "resumed unblock other" in lines[2]
+    assert len(lines) == 4 + len(ROWS)
+    heads = [lines[3].index(head) for head in ("JOB", "STATE", "ATTEMPTS", "LAST OUTCOME", "NEXT POINT", "REASON OR")]
+    cells = ("a", "ready", "●●○○", "timeout", "2026-03-03T09:00:00+00:00", "\\x00")
+    assert [lines[4].index(cell, at) for cell, at in zip(cells, heads, strict=True)] == heads
+    assert "unreviewed: the answer" in lines[5]
+    assert "●○○○" in lines[5]
+    assert "REHEARSAL line 4: bad" in lines[6]
+    assert "○○" in lines[6]
+    assert all(tame(line) for line in lines)
+
+
+def test_status_says_where_nothing_is_sent_and_is_tame_whatever_the_path() -> None:
+    assert "live: false" in survey_table(survey(live=False)).split("\n")[0]
+    assert tame(survey_table(survey(config="/tmp/\x1b[2J/jobs.yaml")))
+
+
+def test_status_as_json_reads_back_every_field() -> None:
+    told = json.loads(survey_json(survey(*ROWS[1:], config="/é")))
+    assert (told["config"], told["live"], len(told["rests"])) == ("/é", True, 2)
+    assert set(told["jobs"][0]) == {
+        *("id", "state", "attempts", "max_attempts", "schedule", "next_point", "last_point", "outcome", "reason"),
+        *("model", "provider", "rehearsal", "checkpoint", "answer", "review"),
+    }
+    assert (told["jobs"][0]["answer"], told["jobs"][1]["answer"]) == (ROWS[1].answer, None)
+    assert tame(survey_json(survey(*ROWS)))
+
+
+def test_the_answer_to_another_task_is_not_shown() -> None:
+    row = edited_since(ROWS[1])
+    assert (row.answer, row.state) == (None, "done")
+    assert "task edited since" in survey_table(survey(row))
+    assert "the answer" not in survey_table(survey(row))
+
+
+def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
+    evidence = [{"file": "a.md", "first": 1, "last": 2}]
+    state = spent(
+        "timeout", "answered", answer=f"two\nlines {EVIL[:-2]}", usage=usage, evidence=evidence, finish_reason="odd"
+    )
+    call = {"id": "c", "type": "function", "function": {"name": "read_file", "arguments": '{"path": "a.md"}'}}
+    state["conversation"] = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": EVIL},
+    ]
+    page = show_text(state, 4, "/x/a.json", rehearsal=True, edited=True)
+    assert tame(page)
+    for words in (
+        "REHEARSAL",
+        "done, 2 of 4 attempts, model m1",
+        "task edited since",
+        'assistant calls read_file {"path": "a.md"}',
+        "1. 2026-03-02T09:00:00Z to 2026-03-02T09:00:00Z: timeout; why",
+        "tokens unknown",
+        "finish reason odd is unknown",
+        "12 tokens",
+        "read a.md:1-2",
+        "ANSWER (unreviewed)\n  two\n  lines",
+    ):
+        assert words in page
+
+
+def test_an_answer_without_reading_is_marked_and_a_new_job_has_nothing_to_show() -> None:
+    assert "no evidence" in show_text(spent("answered", answer="fin"), 4, "/x", rehearsal=False, edited=False)
+    page = show_text(new_state("t", "m1"), 4, "/x", rehearsal=False, edited=False)
+    assert page.count("(none)") == 2
+    assert "ANSWER" not in page
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "progress"),
+    [
+        (new_state("t", "m1"), "state: ready, 0 attempts, model m1", False),
+        (spent("timeout"), "last attempt: timeout: why", False),
+        (spent("tool_calls"), "last attempt: tool_calls", True),
+        (spent("timeout", "length"), "state: ready, 2 attempts", True),
+        (spent("answered", answer="fin"), "answer (unreviewed): fin", True),
+        (spent("timeout", "timeout", "timeout", "tool_calls"), "state: exhausted, 4 attempts", False),
+    ],
+)
+def test_the_state_in_two_lines_and_whether_it_goes_on(state: State, words: str, progress: bool) -> None:
+    assert words in state_lines(state)
+    assert tame(state_lines(state))
+    assert made_progress(state) is progress
+
+
+def outlook(**changed: Any) -> Outlook:
+    """What lies ahead of a job."""
+    moment = datetime(2026, 3, 29, 1, tzinfo=UTC)
+    fields: dict[str, Any] = {
+        "id": "nightly",
+        "status": "ready",
+        "words": "each day at 01:00",
+        "timezone": "UTC",
+        "checkpoint": "/x/nightly.json",
+        "rehearsal": False,
+        "left": 3,
+        "max_attempts": 4,
+        "points": [(moment, "clock forward 1 h"), (moment + timedelta(days=1), "")],
+        "more": True,
+        "last": moment + timedelta(days=9),
+        "note": f"something {EVIL}",
+    }
+    return Outlook(**(fields | changed))
+
+
+def test_what_lies_ahead_in_lines() -> None:
+    text = outlook_text(outlook())
+    assert "nightly: each day at 01:00 (UTC); 3 of 4 requests left, the last possible one at 2026-04-07" in text
+    assert "2026-03-29 01:00:00+00:00  <- clock forward 1 h\n" in text
+    assert "2026-03-30 01:00:00+00:00\n" in text
+    assert "note: something" in text
+    assert "2 are shown" in text
+    assert tame(text)
+    final = outlook_text(outlook(status="done", left=0, rehearsal=True))
+    assert "done, no request will follow" in final
+    assert "(REHEARSAL)" in final
+    assert "2026-03-29" not in final
+    assert "no point lies ahead" in outlook_text(outlook(points=[], last=None))
+
+
+def test_clock_changes_say_which_way_and_how_far() -> None:
+    hour = timedelta(hours=1)
+    assert (change_mark(hour, 2 * hour), change_mark(2 * hour, hour)) == ("clock forward 1 h", "clock back 1 h")
+    assert change_mark(hour, hour * 1.5) == "clock forward 0.5 h"
+
+
+def test_a_problem_is_told_with_its_place() -> None:
+    problem = Problem(file="/x/jobs.yaml", line=3, column=5, job="nightly", message=f"bad {EVIL}", hint="quote it")
+    assert problem_line(problem).startswith("/x/jobs.yaml:3:5: job nightly: bad ")
+    assert problem_line(problem).endswith(" (quote it)")
+    assert tame(problem_line(problem))
+    mild = Problem(file="f", line=1, column=1, job=None, message="m", severity="warning")
+    assert problem_line(mild) == "f:1:1: warning: m"
+
+
+def test_an_unknown_name_comes_with_the_nearest_or_the_known_ones() -> None:
+    assert unknown_name("f", "job", "nightli", ["nightly", "b"]) == "f has no job nightli; did you mean nightly?"
+    assert unknown_name("f", "job", "zzz", ["nightly", "b"]) == "f has no job zzz; it has nightly, b"
+
+
+def test_what_was_set_aside_is_listed_with_why_and_by_whom() -> None:
+    text = archive_text([Archived(allowance=2, at=1_772_442_000, who="ann", reason=f"again\n{EVIL}")])
+    assert "2026-03-02T09:00:00Z by ann, allowance 2: again" in text
+    assert tame(text)
+    assert archive_text([]) == ""
+
+
+def test_every_line_is_set_in() -> None:
+    assert indent("a\n\nb") == "  a\n  \n  b"
