@@ -24,6 +24,7 @@ from scheduler.state import (
     State,
     is_final,
     new_state,
+    plain_task,
     same_task,
     settle,
     utc,
@@ -67,7 +68,9 @@ def accept(stored: State | None, order: Order) -> State:
     if stored is None or not (stored["attempts"] or stored["conversation"]):
         return new_state(order.task, order.model)
     if not same_task(stored["task"], order.task):
-        raise TaskChanged(job=order.job, difference=first_difference(stored["task"], order.task))
+        raise TaskChanged(
+            job=order.job, difference=first_difference(plain_task(stored["task"]), plain_task(order.task))
+        )
     if stored["model"] != order.model:
         raise ModelChanged(job=order.job, saved=stored["model"], current=order.model)
     return stored
@@ -92,8 +95,11 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
             reply: object = ask(request)
         except BaseException as error:
             failure, reply = error, None
-    settled = _failed(state, order, failure) if failure else _replied(state, order, reply, emit)
+    told: list[dict[str, Any]] = []
+    settled = _failed(state, order, failure) if failure else _replied(state, order, reply, told.append)
     state.update(_save(held, state, settled, order, failure))
+    for event in told:  # only now: an emit that fails must not cost the reply
+        emit(event)
     emit(_settled_event(state, order))
     if failure:
         raise failure
@@ -142,8 +148,9 @@ def _failed(state: State, order: Order, failure: BaseException) -> State:
 def describe_failure(failure: BaseException) -> tuple[Outcome, str, Billed]:
     """Return outcome, reason and billing of an exception that `ask` raised."""
     if isinstance(failure, AskFailed) and failure.outcome in OUTCOMES:
-        return cast(Outcome, failure.outcome), failure.reason, cast(Billed, failure.billed)
-    reason = f"{type(failure).__name__}: {failure}"[:300] if str(failure) else type(failure).__name__
+        return cast(Outcome, failure.outcome), well_formed(failure.reason), cast(Billed, failure.billed)
+    said = well_formed(str(failure))
+    reason = f"{type(failure).__name__}: {said}"[:300] if said else type(failure).__name__
     if isinstance(failure, TimeoutError):
         return "timeout", reason, "maybe"
     return ("error" if isinstance(failure, Exception) else "interrupted"), reason, "maybe"

@@ -36,7 +36,7 @@ from scheduler.files import (
     translated,
 )
 from scheduler.job import checkpoint_name_fault
-from scheduler.ledger import Archive, Claim, Ledger, Record, Version, ledger_of, ledger_rows, read_record
+from scheduler.ledger import NAME, Archive, Claim, Ledger, Record, Version, ledger_of, ledger_rows, read_record
 from scheduler.owner import is_alive, this_process
 from scheduler.rests import Verdict
 from scheduler.state import MAX_STEPS, State, admit, close, is_open, settle, utc
@@ -113,7 +113,7 @@ def peek(path: Path | str) -> Peek:
     # The file first: a writer commits before it publishes, so the ledger read later knows whatever the file held.
     body = read_regular(path, MAX_BYTES)
     with ledger_rows(path.parent) as tx:
-        record = read_record(tx, path, path.name) if tx else None
+        record = read_record(tx, path.with_name(NAME), path.name) if tx else None
     behind = is_behind(path, body, record)
     return Peek(_document(path, record), record, behind)
 
@@ -145,10 +145,10 @@ def _document(path: Path, record: Record | None) -> State | None:
     try:
         state = parse(record.body)
     except InvalidDocument as error:
-        raise LedgerDamaged(path=path.parent, detail=f"the document of {path.name}: {error}") from error
+        raise LedgerDamaged(path=path.with_name(NAME), detail=f"the document of {path.name}: {error}") from error
     if record.next_attempt > state["attempts"] + 1:
         detail = f"{path.name} has {record.next_attempt - 1} admissions, its document counts {state['attempts']}"
-        raise LedgerDamaged(path=path.parent, detail=detail)
+        raise LedgerDamaged(path=path.with_name(NAME), detail=detail)
     return state
 
 
@@ -178,8 +178,9 @@ class Checkpoint:
 
         Raises what `look` and `peek` raise.
         """
-        record = self.look()
+        # The file first, as in `peek`: with a broken lock another writer may commit and publish in between.
         body = read_regular(self.path, MAX_BYTES)
+        record = self.look()
         behind = is_behind(self.path, body, record)
         state = _document(self.path, record)
         if behind and record and state:

@@ -5,6 +5,8 @@ System text comes from here only: nothing that was saved, and nothing that a too
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,7 +93,7 @@ def _turns(conversation: Sequence[Message]) -> list[Message]:
     """Return the conversation with a word of the user after each turn that was cut."""
     turns: list[Message] = []
     for index, message in enumerate(conversation):
-        turns.append(message)
+        turns.append(copy.deepcopy(message))  # an ask may change its request
         following = [later["role"] for later in conversation[index + 1 : index + 2]]
         if message["role"] == "assistant" and not message.get("tool_calls") and following in ([], ["assistant"]):
             turns.append({"role": "user", "content": GO_ON})
@@ -174,13 +176,25 @@ def _read_calls(wanted: list[Any], attempt: int) -> list[Call]:
         entry = entry if isinstance(entry, Mapping) else {}
         function = entry.get("function")
         function = function if isinstance(function, Mapping) else {}
-        name, arguments, call_id = function.get("name"), function.get("arguments"), entry.get("id")
-        if not isinstance(call_id, str) or not call_id or call_id in {call.id for call in calls}:
-            call_id = f"call_{attempt}_{index}"
-        if not isinstance(arguments, str):
-            arguments = "" if arguments is None else json.dumps(arguments)
-        calls.append(Call(well_formed(call_id), well_formed(name if isinstance(name, str) else ""), arguments))
+        name, call_id = (
+            well_formed(text) if isinstance(text, str) else "" for text in (function.get("name"), entry.get("id"))
+        )
+        taken = {call.id for call in calls}
+        if not call_id or call_id in taken:
+            ours = (f"call_{attempt}_{number}" for number in itertools.count(index))
+            call_id = next(free for free in ours if free not in taken)
+        calls.append(Call(call_id, name, _arguments(function.get("arguments"))))
     return calls
+
+
+def _arguments(value: object) -> str:
+    """Return arguments as text; for a value that JSON cannot say, a text that is no JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return repr(type(value).__name__)
 
 
 def _stored_call(call: Call) -> dict[str, Any]:
@@ -199,15 +213,16 @@ def _keepable(value: object) -> bool:
         text.encode()
     except (TypeError, ValueError, RecursionError):
         return False
-    return value is not None and text.count("[") + text.count("{") < MAX_DEPTH - 8
+    return value is not None and text.count("[") + text.count("{") < MAX_DEPTH - 8 and json.loads(text) == value
 
 
 def _kept_parts(conversation: Sequence[Message]) -> list[str]:
     parts: list[str] = []
     for message in reversed(conversation):
-        if message["role"] != "assistant" or message.get("tool_calls"):
+        if message["role"] == "user":
             break
-        parts.insert(0, message["content"] or "")
+        if message["role"] == "assistant" and not message.get("tool_calls"):
+            parts.insert(0, message["content"] or "")
     return parts
 
 

@@ -44,6 +44,7 @@ class Database:
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._inode: tuple[int, int] | None = None
+        self._openings = 0
         _databases.add(self)
 
     @contextlib.contextmanager
@@ -76,11 +77,11 @@ class Database:
                 if connection.in_transaction:  # a fault of the disk has ended it already
                     connection.execute("ROLLBACK")
 
-    def data_version(self) -> tuple[tuple[int, int] | None, int]:
+    def data_version(self) -> tuple[int, int]:
         """Return a value that changes whenever another process has written, or another file stands at the path."""
         with self._lock, _translated(self.path):
             version = self._current().execute("PRAGMA data_version").fetchone()[0]
-            return self._inode, version
+            return self._openings, version
 
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
@@ -111,6 +112,7 @@ class Database:
                 connection.close()
                 raise
             self._connection, self._inode = connection, before
+            self._openings += 1  # the new file may have the number of the old one
         return self._connection
 
     def _prepare(self, connection: Connection) -> None:
@@ -156,6 +158,7 @@ def read_only(path: Path, version: int) -> Iterator[Connection | None]:
 
 def check_identity(connection: Connection, path: Path, version: int) -> None:
     """Raise LedgerForeign where the file is another program's, or of a version that this one does not know."""
+    connection.execute("SELECT count(*) FROM sqlite_master")  # a file that is cut short is damaged, not foreign
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION_ID:
         raise LedgerForeign(path=path, detail="another program made it")

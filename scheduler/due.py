@@ -73,19 +73,20 @@ def due_point(job: Job, facts: Facts, since: int, now: float) -> int | None:
     seconds = int(point.timestamp()) if point else since - 1
     if seconds < since or seconds in facts.points:
         return None
-    return seconds if seconds >= _resumes_at(job, facts) else None
+    return seconds if seconds >= _resumes_at(job, facts, now) else None
 
 
 def next_due(job: Job, facts: Facts, since: int, now: float) -> datetime | None:
     """Return the next moment at which a ready job can be due: now, where it is, else a point that is far enough."""
     if due_point(job, facts, since, now) is not None:
         return _moment(now)
-    after = max(now, _resumes_at(job, facts) - 1)
+    after = max(now, _resumes_at(job, facts, now) - 1)
     return next_point(job.schedule, job.timezone, _moment(after), _moment(since))
 
 
-def _resumes_at(job: Job, facts: Facts) -> int:
-    if not (facts.failures and job.after_failure) or facts.ended_at is None:
+def _resumes_at(job: Job, facts: Facts, now: float) -> int:
+    """Return from when on a point counts; an end in the future is of a clock that has been set back since."""
+    if not (facts.failures and job.after_failure) or facts.ended_at is None or facts.ended_at > now:
         return 0
     return facts.ended_at + job.after_failure[min(facts.failures, len(job.after_failure)) - 1]
 

@@ -224,15 +224,16 @@ def remove_leftovers(path: Path) -> None:
 def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
     """Make sure of disk space beside the path: `before` bytes for the block, `after` bytes for what follows it.
 
-    The latter are held until the block ends. Raises DiskFull where they are not there. The file has no name from its
-    start on, so a killed process leaves nothing behind.
+    The latter are held until the block ends, by a file that has lost its name, so that a killed process leaves none.
+    Call it only with the lock held. Raises DiskFull where the space is not there.
     """
-    sibling = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    sibling = path.with_name(f".{path.name}.{'0' * 16}.tmp")
     with translated(path, purpose="the reply (nothing was sent)"):
+        sibling.unlink(missing_ok=True)  # of a process that was killed between the next two lines
         descriptor = create(sibling)
     try:
         with translated(path, purpose="the reply (nothing was sent)"):
-            sibling.unlink()
+            sibling.unlink(missing_ok=True)
             _allocate(descriptor, before + after)
             os.ftruncate(descriptor, after)
         yield

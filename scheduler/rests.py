@@ -56,8 +56,7 @@ def check_rests(tx: Connection, provider: str, model: str, mark: bytes, now: int
         "SELECT model, until, reason, tag FROM rest WHERE provider = ? AND model IN ('', ?)", (provider, model)
     ).fetchall():
         mended = until is None and not _matches(tag, mark)
-        over = until is not None and not now < until <= now + DAY + LONGEST_RETRY
-        if mended or over:
+        if mended or not _in_force(until, now):
             if mended:
                 tx.execute("DELETE FROM rest WHERE provider = ? AND model = ?", (provider, row_model))
             continue
@@ -71,7 +70,8 @@ def check_budget(tx: Connection, requests_per_day: int | None, now: int) -> None
     if requests_per_day is None:
         return
     today = now - now % DAY
-    spent = tx.execute("SELECT count(*) FROM admission WHERE live = 1 AND admitted_at >= ?", (today,)).fetchone()[0]
+    query = "SELECT count(*) FROM admission WHERE live = 1 AND admitted_at >= ? AND admitted_at < ?"
+    spent = tx.execute(query, (today, today + DAY)).fetchone()[0]
     if spent >= requests_per_day:
         raise BudgetSpent(budget=requests_per_day)
 
@@ -84,20 +84,28 @@ def note_outcome(tx: Connection, verdict: Verdict, now: int) -> None:
     if verdict.cause in ("none", "answered"):
         return
     model = verdict.model if verdict.cause == "model" else ""
-    found = tx.execute("SELECT step FROM rest WHERE provider = ? AND model = ?", (provider, model)).fetchone()
-    step = found[0] + 1 if found else 0
+    query = "SELECT step, until FROM rest WHERE provider = ? AND model = ?"
+    last, end = tx.execute(query, (provider, model)).fetchone() or (-1, 0)
+    # A request that fails while the provider rests was under way when the rest began: no further failure in a row.
+    step = last if last >= 0 and _in_force(end, now) else last + 1
     until = None if verdict.cause in UNTIL_MENDED else now + rest_seconds(verdict.cause, step, verdict.retry_after)
+    if until is not None and _in_force(end, now):
+        if end is None:
+            return
+        until = max(until, end)
     tag = _tag(secrets.token_hex(16), verdict.mark) if until is None else ""
     tx.execute("REPLACE INTO rest VALUES (?, ?, ?, ?, ?, ?)", (provider, model, until, verdict.reason, tag, step))
 
 
 def rest_seconds(cause: Cause, step: int, retry_after: float | None) -> int:
-    """Return how long a provider rests after its failure number `step` in a row, counted from 0."""
+    """Return how long a provider rests after its failure number `step` in a row, counted from 0.
+
+    What it asked for itself (`retry_after`) counts for a 429, and lengthens the rest of an outage.
+    """
+    asked = 0 if retry_after is None else int(min(retry_after, DAY)) + 1
     if cause == "outage":
-        return OUTAGE_RESTS[min(step, len(OUTAGE_RESTS) - 1)]
-    if retry_after is not None:
-        return int(min(retry_after, DAY)) + 1
-    return int(min(FIRST_RETRY * 2**step, LONGEST_RETRY))
+        return max(asked, OUTAGE_RESTS[min(step, len(OUTAGE_RESTS) - 1)])
+    return asked or int(min(FIRST_RETRY * 2**step, LONGEST_RETRY))
 
 
 def read_rests(tx: Connection, now: int) -> list[Rest]:
@@ -106,8 +114,13 @@ def read_rests(tx: Connection, now: int) -> list[Rest]:
     return [
         Rest(provider=provider, model=model, until=until, reason=reason)
         for provider, model, until, reason in rows
-        if until is None or until > now
+        if _in_force(until, now)
     ]
+
+
+def _in_force(until: int | None, now: int) -> bool:
+    """Tell whether a rest holds; an end further away than any can be is of a clock that has been set back since."""
+    return until is None or now < until <= now + DAY + LONGEST_RETRY
 
 
 def lift(tx: Connection, provider: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.checkpoint import Emit, hold, peek
 from scheduler.errors import StateStale
-from scheduler.state import MAX_STEPS, State, new_state
+from scheduler.state import MAX_STEPS, State
 from scheduler.tools import Tool, reference_tool
 
 
@@ -64,7 +64,7 @@ def step(
     order = _order(state["task"], state["model"], tools, max_attempts, point, max_tokens)
     with hold(checkpoint) as held:
         stored = held.load(emit)
-        if state != (stored or new_state(state["task"], state["model"])):
+        if state != accept(stored, order):
             raise StateStale(path=held.path)
         run_slice(held, state, order, ask, emit)
 

@@ -138,7 +138,7 @@ class Review(TypedDict):
 class State(TypedDict):
     """The whole document."""
 
-    format: Literal[1]
+    format: Annotated[int, Field(ge=FORMAT, le=FORMAT)]
     task: str
     model: str
     conversation: list[Message]
@@ -166,10 +166,11 @@ def new_state(task: str, model: str) -> State:
 
 def same_task(one: str, other: str) -> bool:
     """Compare two tasks without regard to line-end style and blanks at the end."""
-    return _plain(one) == _plain(other)
+    return plain_task(one) == plain_task(other)
 
 
-def _plain(task: str) -> str:
+def plain_task(task: str) -> str:
+    """Return the part of a task that counts: without the style of its line ends and blanks at the end."""
     return task.replace("\r\n", "\n").replace("\r", "\n").rstrip()
 
 
@@ -180,7 +181,7 @@ def is_final(state: State) -> bool:
 
 def admit(state: State, number: int, *, point: str | None, started: str) -> State:
     """Count attempt `number`, which is one more than the document's. Raises ValueError on any other move."""
-    if is_final(state) or number != state["attempts"] + 1 or number > MAX_STEPS:
+    if is_final(state) or is_open(state) or number != state["attempts"] + 1 or number > MAX_STEPS:
         raise ValueError(f"attempt {number} cannot follow {state['attempts']} ({state['status']})")
     counted = state.copy()
     counted["attempts"] = number

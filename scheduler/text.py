@@ -55,10 +55,8 @@ def table(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _width(text: str) -> int:
-    return sum(
-        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        for character in text
-    )
+    seen = [character for character in text if unicodedata.category(character) not in ("Mn", "Me")]
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in seen)
 
 
 def json_text(value: object) -> str:

@@ -72,11 +72,9 @@ class ChatServer:
             reply = self.script[min(len(self.requests), len(self.script)) - 1]
         self.hold.wait(300)
         time.sleep(self.delay)
-        return reply
-
-    def gone(self) -> None:
-        with self._lock:
+        with self._lock:  # before the client can have the reply and send its next request
             self._in_flight -= 1
+        return reply
 
 
 def wait_until(done: Callable[[], bool], seconds: float, what: str) -> None:
@@ -113,8 +111,6 @@ def chat_server(*script: Reply, delay: float = 0, held: bool = False) -> Iterato
                 self.wfile.write(data)
             except OSError:
                 pass  # the client was killed
-            finally:
-                chat.gone()
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True

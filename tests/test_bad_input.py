@@ -844,7 +844,7 @@ LEDGERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "newer version": (lambda path: _alter(path, "PRAGMA user_version=99"), "version is 99"),
     "version zero": (lambda path: _alter(path, "PRAGMA user_version=0"), "version is 0"),
     "without a table": (lambda path: _alter(path, "DROP TABLE admission"), "damaged"),
-    "cut to 60 bytes": (_cut(60), "no job of its folder"),
+    "cut to 60 bytes": (_cut(60), "is damaged"),
     "cut to a page": (_cut(4096), "damaged"),
     "cut to a third": (_cut(1 / 3), "damaged"),
     "cut in mid-page": (_cut(0.51), "damaged"),
@@ -978,7 +978,7 @@ def test_bad_key_blocks_before_anything_is_counted(
     before = trace(begun.path())
     told = command(begun, "run", "nightly", "other", "sealed")
     assert told.code == 65
-    told.one_line("job nightly", "provider local".capitalize(), "LOCAL_KEY", words)
+    told.one_line("job nightly", "provider local", "LOCAL_KEY", words)
     told = command(begun, "check")
     assert told.code == 65
     assert words in told.about("nightly")
