@@ -13,6 +13,7 @@ from scheduler.state import PROGRESS, Attempt, State, utc
 from scheduler.text import dots, indent, json_text, one_line, printable, table
 
 JobState = Literal["ready", "running", "done", "exhausted", "blocked"]
+NO_EVIDENCE = "no evidence: nothing was read"
 KNOWN_FINISHES = frozenset({"stop", "eos", "end_turn", "length", "content_filter", "tool_calls", ""})
 
 
@@ -215,7 +216,12 @@ def outlook_text(outlook: Outlook) -> str:
     return printable("\n".join(lines))
 
 
-def show_text(state: State, max_attempts: int, path: str, *, rehearsal: bool, edited: bool) -> str:
+def lacks_evidence(state: State, reads: bool) -> bool:
+    """Tell whether a job that has something to read (`reads`) was answered without reading any of it."""
+    return reads and state["status"] == "done" and not any(entry["evidence"] for entry in state["history"])
+
+
+def show_text(state: State, max_attempts: int, path: str, *, rehearsal: bool, edited: bool, reads: bool) -> str:
     """Return task, conversation, attempts and answer for a person."""
     parts = [f"{path}{' (REHEARSAL: the demo model answers)' if rehearsal else ''}"]
     parts.append(f"{state['status']}, {state['attempts']} of {max_attempts} attempts, model {state['model']}")
@@ -226,8 +232,8 @@ def show_text(state: State, max_attempts: int, path: str, *, rehearsal: bool, ed
     parts += ["", "ATTEMPTS"]
     parts += [f"  {_attempt(entry)}" for entry in state["history"]] or ["  (none)"]
     if state["answer"] is not None:
-        read = any(entry["evidence"] for entry in state["history"])
-        parts += ["", f"ANSWER (unreviewed{'' if read else ', no evidence: nothing was read'})"]
+        mark = f", {NO_EVIDENCE}" if lacks_evidence(state, reads) else ""
+        parts += ["", f"ANSWER (unreviewed{mark})"]
         parts.append(indent(state["answer"]))
     return printable("\n".join(parts))
 

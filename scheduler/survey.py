@@ -15,7 +15,7 @@ from scheduler.errors import ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
 from scheduler.owner import is_alive
-from scheduler.report import JobRow, JobState, RestRow, Survey, edited_since
+from scheduler.report import NO_EVIDENCE, JobRow, JobState, RestRow, Survey, edited_since, lacks_evidence
 from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen
 from scheduler.sources import check_source
@@ -72,7 +72,7 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
     )
     try:
         found, facts, since = _read(plan, now)
-        row = _with_points(_with_state(row, found), job, facts, since, now)
+        row = _with_points(_with_state(row, found, bool(job.read)), job, facts, since, now)
         if found.state is not None:
             row = _with_edits(row, found.state, plan, environ)
         if row.state == "ready":
@@ -91,7 +91,7 @@ def _read(plan: Plan, now: float) -> tuple[Peek, Facts, int]:
         return found, read_facts(tx, plan.path.name), read_seen(tx, plan.sighting, int(now)).since
 
 
-def _with_state(row: JobRow, found: Peek) -> JobRow:
+def _with_state(row: JobRow, found: Peek, reads: bool) -> JobRow:
     state = found.state
     if state is None:
         return row
@@ -101,7 +101,7 @@ def _with_state(row: JobRow, found: Peek) -> JobRow:
         state=_job_state(state, found.record.open if found.record else None, row.max_attempts),
         attempts=state["attempts"],
         outcome=last["outcome"] if last else None,
-        reason=last["reason"] if last else None,
+        reason=NO_EVIDENCE if lacks_evidence(state, reads) else last["reason"] if last else None,
         model=state["model"],
         answer=state["answer"],
         review=state["review"],

@@ -197,7 +197,7 @@ def _load(held: Checkpoint, order: Order, emit: Callable[[dict[str, Any]], objec
     if stored is not None and is_final(stored):
         return stored
     state = accept(stored, order)
-    if stored is not None and state is not stored:
+    if stored is not None and state != stored:
         emit({"event": "retaken"})
     return state
 

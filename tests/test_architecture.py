@@ -55,7 +55,8 @@ def test_the_table_lists_every_module_once() -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_imports_only_from_above(module: str) -> None:
     order = list(MODULES)
-    own = {name.split(".")[1] for path in files_of(module) for name in imports_of(path) if name.startswith("scheduler.")}
+    names = {name for path in files_of(module) for name in imports_of(path)}
+    own = {name.split(".")[1] for name in names if name.startswith("scheduler.")}
     assert own - {module} <= set(order[: order.index(module)])
 
 

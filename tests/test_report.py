@@ -317,7 +317,7 @@ def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> Non
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": EVIL},
     ]
-    page = show_text(state, 4, "/x/a.json", rehearsal=True, edited=True)
+    page = show_text(state, 4, "/x/a.json", rehearsal=True, edited=True, reads=True)
     assert tame(page)
     for words in (
         "REHEARSAL",
@@ -335,8 +335,10 @@ def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> Non
 
 
 def test_an_answer_without_reading_is_marked_and_a_new_job_has_nothing_to_show() -> None:
-    assert "no evidence" in show_text(spent("answered", answer="fin"), 4, "/x", rehearsal=False, edited=False)
-    page = show_text(new_state("t", "m1"), 4, "/x", rehearsal=False, edited=False)
+    done = spent("answered", answer="fin")
+    assert "no evidence" in show_text(done, 4, "/x", rehearsal=False, edited=False, reads=True)
+    assert "no evidence" not in show_text(done, 4, "/x", rehearsal=False, edited=False, reads=False)
+    page = show_text(new_state("t", "m1"), 4, "/x", rehearsal=False, edited=False, reads=True)
     assert page.count("(none)") == 2
     assert "ANSWER" not in page
 

@@ -89,7 +89,8 @@ def show(options: argparse.Namespace) -> int:
         return _answer(plan.job.id, found.state)
     else:
         edited = not same_task(found.state["task"], plan.job.task)
-        print(show_text(found.state, plan.job.max_attempts, str(plan.path), rehearsal=plan.rehearsal, edited=edited))
+        marks = {"rehearsal": plan.rehearsal, "edited": edited, "reads": bool(plan.job.read)}
+        print(show_text(found.state, plan.job.max_attempts, str(plan.path), **marks))
         print(archive_text(_archives(plan)), end="")
     return 0
 
