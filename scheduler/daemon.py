@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
+from apscheduler.events import EVENT_JOB_EXECUTED, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -73,6 +74,7 @@ class Daemon:
         self._hangup = False
         self._signalled = False
         self._running: set[str] = set()
+        self._ended: set[str] = set()
         self._idle = threading.Condition()
         self._results: dict[str, Result] = {}
         self._said: dict[str, str] = {}
@@ -91,6 +93,7 @@ class Daemon:
         """
         self._catch_signals()
         self._claim()
+        self._scheduler.add_listener(self._on_ended, EVENT_JOB_EXECUTED)
         try:
             self._scheduler.start()
             self._log("info", f"{self._file.path}: {len(self._file.jobs)} jobs, max_parallel {self._file.max_parallel}")
@@ -130,20 +133,29 @@ class Daemon:
         with contextlib.suppress(JobLookupError):
             self._scheduler.remove_job(name)
 
-    def _fire(self, name: str) -> None:
+    def _fire(self, name: str) -> bool:
+        """Run a slice if the job is due; tell whether a request was admitted."""
         job_file = self._file
         if name not in job_file.jobs or self._stop.is_set():
-            return
+            return False
         with self._idle:
             self._running.add(name)
         try:
-            self._note(run_due(job_file.jobs[name], job_file, self._environ, self._tell, self._stop.is_set))
+            result = run_due(job_file.jobs[name], job_file, self._environ, self._tell, self._stop.is_set)
+            self._note(result)
+            return result.ran
         except Exception as error:
             self._log("error", f"job {name}: an unforeseen fault, {type(error).__name__}: {error}")
+            return False
         finally:
             with self._idle:
                 self._running.discard(name)
                 self._idle.notify_all()
+
+    def _on_ended(self, event: JobExecutionEvent) -> None:
+        """Have the job asked anew: a point that came during its slice was passed over by the clock."""
+        if event.retval:
+            self._ended.add(event.job_id)
 
     def _note(self, result: Result) -> None:
         """Take a result over: a final job is asked no more, one that was refused is asked again in a minute."""
@@ -180,6 +192,8 @@ class Daemon:
                 offset = time.time() - time.monotonic()
                 self._log("warning", "the clock was changed; every job is asked anew")
                 self._resync(self._file.jobs.values())
+            ended = [self._ended.pop() for _ in range(len(self._ended))]  # threads add to it meanwhile
+            self._resync(self._file.jobs[name] for name in ended if name in self._file.jobs)
             self._look_at_ledgers()
             if self._until_done and self._is_done():
                 return
@@ -187,6 +201,8 @@ class Daemon:
     def _take_over(self, fresh: JobFile) -> None:
         for problem in fresh.problems:
             self._log(problem.severity, problem_line(problem))
+        if fresh.max_parallel != self._file.max_parallel:
+            self._log("warning", f"max_parallel is {self._file.max_parallel} until the daemon is started again")
         old, self._file = self._file, fresh
         self._claim()
         for name in {*old.jobs, *old.refused} - set(fresh.jobs):
@@ -229,7 +245,7 @@ class Daemon:
                 version = ledger_of(folder).data_version()
             except ResumedError as error:
                 version = str(error)
-            if self._versions.setdefault(folder, version) != version:
+            if self._versions.get(folder) != version:  # the first look too: a write may have come since the resync
                 self._versions[folder] = version
                 self._resync(
                     job for job in self._file.jobs.values() if plan_job(job, self._file.live).path.parent == folder

@@ -14,6 +14,9 @@ from scheduler.job import REHEARSAL, Job
 from scheduler.roster import Facts, Sighting
 from scheduler.trigger import last_point, next_point
 
+# A point is missed, for `catch_up: false`, once it is older than cron's own minute and some.
+MISSED_AFTER = 120
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -62,6 +65,17 @@ def known_model(plan: Plan, environ: Mapping[str, str]) -> str | None:
 
 
 def due_point(job: Job, facts: Facts, since: int, now: float) -> int | None:
+    """Return the point for which a slice is to run now, in UTC seconds: the one that is owed, unless it was missed."""
+    point = owed_point(job, facts, since, now)
+    return None if point is None or is_missed(job, point, now) else point
+
+
+def is_missed(job: Job, point: int, now: float) -> bool:
+    """Tell whether a point is too old for a job that does not catch up."""
+    return not job.catch_up and now - point > MISSED_AFTER
+
+
+def owed_point(job: Job, facts: Facts, since: int, now: float) -> int | None:
     """Return the point that a job owes a slice, in UTC seconds; None where it owes none.
 
     It is the newest point at or before now, not before `since`, without a slice yet, and far enough from the last of

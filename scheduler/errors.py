@@ -54,6 +54,7 @@ class JobFileUnreadable(ResumedError):
     path: str
     message: str
     problems: tuple[Problem, ...] = ()
+    digest: str = ""
 
 
 class AccessRefused(ResumedError):

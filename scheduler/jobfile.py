@@ -39,7 +39,12 @@ def read_job_file(path: Path) -> JobFile:
     Raises JobFileUnreadable where nothing of it can be used; PermissionRefused; WrongUser and WritableByOthers where
     anyone but root or the caller could change it.
     """
-    return parse_job_file(_read(path), path)
+    body = _read(path)
+    try:
+        return parse_job_file(body, path)
+    except JobFileUnreadable as error:
+        error.digest = hashlib.sha256(body).hexdigest()
+        raise
 
 
 def _read(path: Path) -> bytes:

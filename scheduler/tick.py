@@ -13,7 +13,7 @@ from typing import Any
 from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.checkpoint import Checkpoint, hold, peek
-from scheduler.due import Plan, due_point, model_of, plan_job
+from scheduler.due import Plan, is_missed, model_of, owed_point, plan_job
 from scheduler.errors import CheckpointMoved, EntryRefused, ResumedError
 from scheduler.files import check_folder, make_folder
 from scheduler.job import Job, JobFile
@@ -24,9 +24,6 @@ from scheduler.roster import Facts, Seen, note, read_facts, read_seen
 from scheduler.sources import check_source, list_sources
 from scheduler.state import State, is_final, utc
 from scheduler.tools import Tool, file_tools
-
-# A point is missed, for `catch_up: false`, once it is older than cron's own minute and some.
-MISSED_AFTER = 120
 
 Tell = Callable[[str, dict[str, Any]], object]
 
@@ -115,12 +112,13 @@ def _select(ledger: Ledger, plan: Plan, seen: Seen, now: float, tell: Tell, by_h
         return Turn(plan=plan, since=seen.since, due=True)
     if facts.status != "ready":
         return Result(job=job.id, final=facts.status)
-    point = due_point(job, facts, seen.since, now)
-    if point is not None and not job.catch_up and now - point > MISSED_AFTER:
-        with ledger.writing() as tx:
-            note(tx, plan.sighting, point + 1)
-        tell(job.id, {"event": "missed", "point": utc(point)})
-        return Turn(plan=plan, since=point + 1)
+    point = owed_point(job, facts, seen.since, now)
+    if point is not None and is_missed(job, point, now):
+        if point != seen.since:  # else told before; `since` stays on the points of an `every` schedule
+            with ledger.writing() as tx:
+                note(tx, plan.sighting, point)
+            tell(job.id, {"event": "missed", "point": utc(point)})
+        return Turn(plan=plan, since=point)
     return Turn(plan=plan, since=seen.since, due=point is not None, point=point)
 
 

@@ -34,10 +34,10 @@ class WatchedFile:
         try:
             fresh = read_job_file(self._path)
         except ResumedError as error:
-            told, self._fault = self._fault, str(error)
+            told, self._fault = self._fault, f"{getattr(error, 'digest', '')}{error}"
             return error if told != self._fault else None
         self._fault = ""
-        if fresh.digest == self.good.digest:
+        if (fresh.digest, fresh.path) == (self.good.digest, self.good.path):
             return None
         self.good = fresh
         return fresh

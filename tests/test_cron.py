@@ -511,19 +511,13 @@ def test_a_key_that_no_header_carries_blocks_and_is_never_shown(
     assert chat.headers[0]["Authorization"] == f"Bearer {KEY}"
 
 
-def write_garbage(project: Project) -> None:
-    project.path().parent.mkdir(0o700, exist_ok=True)
-    project.path().write_text("{")
+def write_garbage(project: Project, job: str = "nightly") -> None:
+    project.path(job).parent.mkdir(0o700, exist_ok=True)
+    project.path(job).write_text("{")
 
 
 def open_to_all(project: Project) -> None:
     project.config.chmod(0o666)
-
-
-def hold_lock(project: Project) -> None:
-    """Enter an attempt that this living process has in flight."""
-    with contextlib.closing(sqlite3.connect(project.path().parent / ".ledger.sqlite3")) as base, base:
-        base.execute("UPDATE admission SET outcome = NULL, ended_at = NULL")
 
 
 @pytest.mark.parametrize(
@@ -566,9 +560,7 @@ def test_of_several_results_the_first_of_the_order_is_the_exit_code(project: Pro
     limited = (429, {"error": {"message": "slow down"}}, {"Retry-After": "600"})
     with chat_server(answer("fin"), answer(""), limited) as chat:
         project.live(chat.url, {name: {} for name in ("done", "empty", "limited", "waits", "blocked")}, max_parallel=1)
-        write_garbage_at = project.path("blocked")
-        write_garbage_at.parent.mkdir(0o700)
-        write_garbage_at.write_text("{")
+        write_garbage(project, "blocked")
         command("run", "done", "empty", code=69)
         command("run", "done", "limited", code=69)
         command("run", "done", "waits", code=75)

@@ -71,7 +71,7 @@ def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, tell: 
                 log("warning", f"job {result.job}: {result.refusal}")
         elif by_hand and result.final and not result.ran:
             log("info", f"job {result.job}: it is {result.final}, and nothing was sent")
-    return first_code(codes)
+    return 0 if stopped() and not by_hand else first_code(codes)
 
 
 def _teller(quiet: bool) -> Tell:
