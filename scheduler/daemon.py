@@ -1,4 +1,4 @@
-"""The daemon: APScheduler as clock and pool, a poll that takes over edits and other commands, and an orderly end.
+"""The daemon: a clock, a poll that takes over edits and other commands, and an orderly end.
 
 Every decision is that of `tick`; here is only when it is asked.
 """
@@ -10,17 +10,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from apscheduler.events import EVENT_JOB_EXECUTED, JobExecutionEvent
-from apscheduler.executors.pool import ThreadPoolExecutor
-from apscheduler.jobstores.base import JobLookupError
-from apscheduler.schedulers.background import BackgroundScheduler
-from apscheduler.triggers.base import BaseTrigger
-
+from scheduler.clock import SOON, Clock, Log
 from scheduler.due import plan_job
 from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, Later, ResumedError
 from scheduler.job import Job, JobFile
@@ -30,33 +25,11 @@ from scheduler.report import problem_line
 from scheduler.roster import claim_daemon, release_daemon
 from scheduler.systemd import notify
 from scheduler.tick import Result, Tell, open_folder, run_due, select
-from scheduler.trigger import next_point
 from scheduler.watch import WatchedFile
 
 POLL = 1.0
-ASK_AGAIN = timedelta(seconds=60)
 DRIFT = 2.0
 LAST_SAVES = 10.0
-
-Log = Callable[[str, str], object]
-
-
-class Points(BaseTrigger):  # type: ignore[misc]  # apscheduler 3.x ships no types
-    """The schedule points of one job; the next is computed from now in one step, however long the sleep was."""
-
-    def __init__(self, job: Job, since: int, log: Log) -> None:
-        self._job = job
-        self._since = datetime.fromtimestamp(since, UTC)
-        self._log = log
-
-    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
-        """Return the first point after both; never raise, for that would end the scheduler's thread."""
-        try:
-            point = next_point(self._job.schedule, self._job.timezone, max(previous or now, now), self._since)
-            return point.astimezone(UTC) if point else None  # two times of one zone are compared by their wall clocks
-        except Exception as error:
-            self._log("error", f"job {self._job.id}: it has no next point: {error}")
-            return None
 
 
 class Daemon:
@@ -74,17 +47,13 @@ class Daemon:
         self._hangup = False
         self._signalled = False
         self._running: set[str] = set()
-        self._ended: set[str] = set()
         self._idle = threading.Condition()
         self._results: dict[str, Result] = {}
         self._said: dict[str, str] = {}
         self._versions: dict[Path, object] = {}
         self._file = job_file
-        self._scheduler = BackgroundScheduler(
-            timezone=UTC,
-            executors={"default": ThreadPoolExecutor(self._file.max_parallel)},
-            job_defaults={"max_instances": 1, "coalesce": True, "misfire_grace_time": None},
-        )
+        self._folders = _by_folder(job_file)
+        self._clock = Clock(self._fire, log, job_file.max_parallel)
 
     def run(self) -> list[Result]:
         """Run until a signal, or with `until_done` until every job is final or blocked; return the last results.
@@ -93,9 +62,8 @@ class Daemon:
         """
         self._catch_signals()
         self._claim()
-        self._scheduler.add_listener(self._on_ended, EVENT_JOB_EXECUTED)
         try:
-            self._scheduler.start()
+            self._clock.start()
             self._log("info", f"{self._file.path}: {len(self._file.jobs)} jobs, max_parallel {self._file.max_parallel}")
             self._refuse()
             self._resync(self._file.jobs.values())
@@ -116,22 +84,9 @@ class Daemon:
             if isinstance(chosen, Result):
                 self._note(chosen)
                 if not chosen.final:
-                    self._schedule(self._file.jobs[chosen.job], int(now.timestamp()), now + ASK_AGAIN)
+                    self._clock.set(self._file.jobs[chosen.job], int(now.timestamp()), now + SOON)
             else:
-                self._schedule(chosen.plan.job, chosen.since, now if chosen.due else None)
-
-    def _schedule(self, job: Job, since: int, at: datetime | None) -> None:
-        points = Points(job, since, self._log)
-        now = datetime.now(UTC)
-        when = at or points.get_next_fire_time(None, now)
-        if when is None:
-            self._unschedule(job.id)
-            return
-        self._scheduler.add_job(self._fire, points, args=[job.id], id=job.id, next_run_time=when, replace_existing=True)
-
-    def _unschedule(self, name: str) -> None:
-        with contextlib.suppress(JobLookupError):
-            self._scheduler.remove_job(name)
+                self._clock.set(chosen.plan.job, chosen.since, now if chosen.due else None)
 
     def _fire(self, name: str) -> bool:
         """Run a slice if the job is due; tell whether a request was admitted."""
@@ -152,11 +107,6 @@ class Daemon:
                 self._running.discard(name)
                 self._idle.notify_all()
 
-    def _on_ended(self, event: JobExecutionEvent) -> None:
-        """Have the job asked anew: a point that came during its slice was passed over by the clock."""
-        if event.retval:
-            self._ended.add(event.job_id)
-
     def _note(self, result: Result) -> None:
         """Take a result over: a final job is asked no more, one that was refused is asked again in a minute."""
         self._results[result.job] = result
@@ -167,15 +117,9 @@ class Daemon:
             self._log("info", f"job {result.job}: it is {said}, and nothing more is sent")
         self._said[result.job] = said
         if result.final:
-            self._unschedule(result.job)
+            self._clock.drop(result.job)
         elif result.refusal and not result.ran:
-            self._ask_again(result.job)
-
-    def _ask_again(self, name: str) -> None:
-        known = self._scheduler.get_job(name)
-        soon = datetime.now(UTC) + ASK_AGAIN
-        if known and known.next_run_time and known.next_run_time > soon:
-            known.modify(next_run_time=soon)
+            self._clock.soon(result.job)
 
     # The poll: edits of jobs.yaml, other commands, the clock.
 
@@ -192,8 +136,7 @@ class Daemon:
                 offset = time.time() - time.monotonic()
                 self._log("warning", "the clock was changed; every job is asked anew")
                 self._resync(self._file.jobs.values())
-            ended = [self._ended.pop() for _ in range(len(self._ended))]  # threads add to it meanwhile
-            self._resync(self._file.jobs[name] for name in ended if name in self._file.jobs)
+            self._resync(self._file.jobs[name] for name in self._clock.ended() if name in self._file.jobs)
             self._look_at_ledgers()
             if self._until_done and self._is_done():
                 return
@@ -203,10 +146,10 @@ class Daemon:
             self._log(problem.severity, problem_line(problem))
         if fresh.max_parallel != self._file.max_parallel:
             self._log("warning", f"max_parallel is {self._file.max_parallel} until the daemon is started again")
-        old, self._file = self._file, fresh
+        old, self._file, self._folders = self._file, fresh, _by_folder(fresh)
         self._claim()
         for name in {*old.jobs, *old.refused} - set(fresh.jobs):
-            self._unschedule(name)
+            self._clock.drop(name)
             self._results.pop(name, None)
             self._said.pop(name, None)
         self._refuse()
@@ -218,12 +161,9 @@ class Daemon:
         for name, problem in self._file.refused.items():
             self._note(Result(job=name, refusal=EntryRefused(problem=problem_line(problem))))
 
-    def _folders(self) -> list[Path]:
-        return sorted({plan_job(job, self._file.live).path.parent for job in self._file.jobs.values()})
-
     def _claim(self) -> None:
         """Enter this process into every ledger that the file uses. Raises DaemonRunning."""
-        for folder in self._folders():
+        for folder in sorted(self._folders):
             try:
                 with open_folder(folder).writing() as tx:
                     claim_daemon(tx, str(self._file.path), this_process(), int(time.time()))
@@ -233,13 +173,13 @@ class Daemon:
                 self._log("warning", str(error))
 
     def _release(self) -> None:
-        for folder in self._folders():
+        for folder in self._folders:
             with contextlib.suppress(ResumedError), ledger_of(folder).writing() as tx:
                 release_daemon(tx, str(self._file.path), this_process())
 
     def _look_at_ledgers(self) -> None:
         """Ask the jobs of a folder anew once another process has written to its ledger."""
-        for folder in self._folders():
+        for folder, jobs in self._folders.items():
             version: object
             try:
                 version = ledger_of(folder).data_version()
@@ -247,9 +187,7 @@ class Daemon:
                 version = str(error)
             if self._versions.get(folder) != version:  # the first look too: a write may have come since the resync
                 self._versions[folder] = version
-                self._resync(
-                    job for job in self._file.jobs.values() if plan_job(job, self._file.live).path.parent == folder
-                )
+                self._resync(jobs)
 
     # The end.
 
@@ -279,7 +217,7 @@ class Daemon:
     def _finish(self) -> None:
         """Let no slice begin any more, give those in flight `stop_wait`, then end them as interrupted."""
         self._stop.set()
-        self._scheduler.pause()
+        self._clock.pause()
         if not self._wait_idle(self._file.stop_wait):
             from scheduler.gateway import interrupt_all
 
@@ -287,11 +225,19 @@ class Daemon:
             if not self._wait_idle(LAST_SAVES):
                 self._log("error", f"still saving after {LAST_SAVES:g} s: {', '.join(sorted(self._running))}")
                 os._exit(0)
-        self._scheduler.shutdown(wait=True)
+        self._clock.shut_down()
 
     def _wait_idle(self, seconds: float) -> bool:
         with self._idle:
             return self._idle.wait_for(lambda: not self._running, timeout=seconds)
+
+
+def _by_folder(job_file: JobFile) -> dict[Path, list[Job]]:
+    """Return the jobs of each folder whose ledger they use."""
+    folders: dict[Path, list[Job]] = {}
+    for job in job_file.jobs.values():
+        folders.setdefault(plan_job(job, job_file.live).path.parent, []).append(job)
+    return folders
 
 
 def _is_over(result: Result | None) -> bool:
