@@ -99,9 +99,6 @@ class Daemon:
             result = run_due(job_file.jobs[name], job_file, self._environ, self._tell, self._stop.is_set)
             self._note(result)
             return result.ran
-        except Exception as error:
-            self._log("error", f"job {name}: an unforeseen fault, {type(error).__name__}: {error}")
-            return False
         finally:
             with self._idle:
                 self._running.discard(name)

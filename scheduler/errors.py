@@ -14,6 +14,7 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     │                       EntryRefused, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged, StateStale,
     │                       LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused, ProviderNotReady,
     │                       ProviderRefusing, RequestRefused, SourceRefused
+    ├── ProgramFault        a fault of this program itself
     ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
     └── AskFailed           the attempt was spent, and no usable reply came
 """
@@ -89,24 +90,22 @@ class WritableByOthers(AccessRefused):
 class StorageRefused(ResumedError):
     """The disk says no."""
 
+    path: object
+
 
 class DiskFull(StorageRefused):
     """{path}: no space left on the disk for {purpose}; free some space, then it goes on by itself."""
 
-    path: object
     purpose: str
 
 
 class ReadOnlyStorage(StorageRefused):
     """{path}: the file system is read-only; nothing was sent."""
 
-    path: object
-
 
 class StorageFailed(StorageRefused):
     """{path}: the disk failed ({reason})."""
 
-    path: object
     reason: str
 
 
@@ -269,6 +268,13 @@ class DaemonRunning(Later):
     config: str
     pid: int
     since: str
+
+
+class ProgramFault(ResumedError):
+    """unforeseen fault at {place}: {detail}; please report it"""
+
+    place: str
+    detail: str
 
 
 class ReplyOrphaned(ResumedError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.checkpoint import Checkpoint, hold, peek
 from scheduler.due import Plan, is_missed, model_of, owed_point, plan_job
-from scheduler.errors import CheckpointMoved, EntryRefused, ResumedError
+from scheduler.errors import CheckpointMoved, EntryRefused, ProgramFault, ResumedError
 from scheduler.files import check_folder, make_folder
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Ledger, ledger_of
@@ -71,8 +72,8 @@ def select(jobs: Iterable[Job], live: bool, now: float, tell: Tell, *, by_hand: 
         try:
             ledger = open_folder(folder)
             seen = _sight(ledger, members, int(now))
-        except ResumedError as error:
-            found |= {plan.job.id: Result(job=plan.job.id, refusal=error) for plan in members}
+        except Exception as error:
+            found |= {plan.job.id: Result(job=plan.job.id, refusal=as_refusal(error)) for plan in members}
             continue
         for plan in members:
             found[plan.job.id] = _select(ledger, plan, seen[plan.job.id], now, tell, by_hand)
@@ -106,10 +107,15 @@ def _select(ledger: Ledger, plan: Plan, seen: Seen, now: float, tell: Tell, by_h
             old = str(plan.path.with_name(seen.moved_from))
             raise CheckpointMoved(job=job.id, old=old, new=str(plan.path))
         facts = _facts(ledger, plan, now, tell)
-    except ResumedError as error:
-        return Result(job=job.id, refusal=error)
-    if by_hand:
-        return Turn(plan=plan, since=seen.since, due=True)
+        if by_hand:
+            return Turn(plan=plan, since=seen.since, due=True)
+        return _turn(ledger, plan, seen, facts, now, tell)
+    except Exception as error:
+        return Result(job=job.id, refusal=as_refusal(error))
+
+
+def _turn(ledger: Ledger, plan: Plan, seen: Seen, facts: Facts, now: float, tell: Tell) -> Turn | Result:
+    job = plan.job
     if facts.status != "ready":
         return Result(job=job.id, final=facts.status)
     point = owed_point(job, facts, seen.since, now)
@@ -120,6 +126,15 @@ def _select(ledger: Ledger, plan: Plan, seen: Seen, now: float, tell: Tell, by_h
             tell(job.id, {"event": "missed", "point": utc(point)})
         return Turn(plan=plan, since=point)
     return Turn(plan=plan, since=seen.since, due=point is not None, point=point)
+
+
+def as_refusal(error: Exception) -> ResumedError:
+    """Return a refusal as it is, and any other exception as the ProgramFault that it is."""
+    if isinstance(error, ResumedError):
+        return error
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    place = ", ".join(f"{entry.filename}:{entry.lineno}" for entry in frame)
+    return ProgramFault(place=place, detail=f"{type(error).__name__}: {error}")
 
 
 def _facts(ledger: Ledger, plan: Plan, now: float, tell: Tell) -> Facts:
@@ -163,10 +178,7 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
                 state = _load(held, order, emit)
                 run_slice(held, state, order, ask, emit)
     except Exception as error:
-        if "settled" not in events:
-            if not isinstance(error, ResumedError):
-                raise
-            refusal = error
+        refusal = None if "settled" in events else as_refusal(error)
     final = state["status"] if state is not None and is_final(state) else ""
     return Result(job=plan.job.id, state=state, ran="admitted" in events, final=final, refusal=refusal)
 

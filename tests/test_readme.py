@@ -436,7 +436,7 @@ def test_the_readme_names_every_key_of_the_file() -> None:
 def test_the_exit_codes_are_those_of_the_program_in_their_order() -> None:
     codes = [int(code) for code, _ in table("code")]
     assert [code for code in codes if code in output.ORDER] == list(output.ORDER)
-    assert set(codes) - set(output.ORDER) == {cli.USAGE, cli.UNFORESEEN}
+    assert set(codes) - set(output.ORDER) == {cli.USAGE}
     assert len(codes) == len(set(codes))
 
 

@@ -12,9 +12,9 @@ from scheduler.cli import look, mend, run
 from scheduler.cli.output import NO_STORAGE, exit_code, log
 from scheduler.errors import ResumedError, UsageRefused
 from scheduler.owner import program_version
+from scheduler.tick import as_refusal
 
 USAGE = 64
-UNFORESEEN = 70
 
 
 class _Parser(argparse.ArgumentParser):
@@ -88,10 +88,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             log("error", f"the output cannot be written: {error.strerror}")
             return NO_STORAGE
-        place = error.__traceback__
-        while place and place.tb_next:
-            place = place.tb_next
-        where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else "?"
-        log("error", f"unforeseen fault at {where}: {type(error).__name__}: {error}; nothing was sent by this")
-        return UNFORESEEN
+        fault = as_refusal(error)
+        log("error", str(fault))
+        return exit_code(fault)
     return code

@@ -12,6 +12,7 @@ from scheduler.errors import (
     AccessRefused,
     JobFileUnreadable,
     Later,
+    ProgramFault,
     ReplyOrphaned,
     ResumedError,
     StorageRefused,
@@ -21,8 +22,8 @@ from scheduler.state import utc
 from scheduler.text import printable
 from scheduler.tick import Result
 
-BAD_FILE, NO_ACCESS, NO_STORAGE, BLOCKED, NO_PROGRESS, LATER = 78, 77, 74, 65, 69, 75
-ORDER = (BAD_FILE, NO_ACCESS, NO_STORAGE, BLOCKED, NO_PROGRESS, LATER, 0)
+BAD_FILE, NO_ACCESS, NO_STORAGE, FAULT, BLOCKED, NO_PROGRESS, LATER = 78, 77, 74, 70, 65, 69, 75
+ORDER = (FAULT, BAD_FILE, NO_ACCESS, NO_STORAGE, BLOCKED, NO_PROGRESS, LATER, 0)
 
 
 def log(level: str, message: str) -> None:
@@ -42,6 +43,7 @@ def exit_code(error: ResumedError) -> int:
         (JobFileUnreadable, BAD_FILE),
         (AccessRefused, NO_ACCESS),
         (StorageRefused, NO_STORAGE),
+        (ProgramFault, FAULT),
         (Later, LATER),
         (ReplyOrphaned, NO_PROGRESS),
     )
