@@ -71,9 +71,9 @@ class PermissionRefused(AccessRefused):
 
 
 class WrongUser(AccessRefused):
-    """{folder} belongs to {owner}, and you are {user}; run it as its owner: sudo -u {owner} {command}"""
+    """{path} belongs to {owner}, and you are {user}; run it as its owner: sudo -u {owner} {command}"""
 
-    folder: object
+    path: object
     owner: str
     user: str
     command: str

@@ -123,14 +123,16 @@ def check_folder(folder: Path) -> None:
     with translated(folder):
         found = folder.stat()
     _check_is_folder(folder, found)
-    if found.st_uid != os.geteuid():
-        raise WrongUser(
-            folder=folder,
-            owner=user_name(found.st_uid),
-            user=user_name(os.geteuid()),
-            command=shlex.join(sys.argv),
-        )
+    check_owner(folder, found)
     check_writers(folder, found)
+
+
+def check_owner(path: Path, found: os.stat_result, *, or_root: bool = False) -> None:
+    """Raise WrongUser, with the command to use instead, where the file is not the caller's (or root's)."""
+    if found.st_uid == os.geteuid() or (or_root and found.st_uid == 0):
+        return
+    owner, user = user_name(found.st_uid), user_name(os.geteuid())
+    raise WrongUser(path=path, owner=owner, user=user, command=shlex.join(sys.argv))
 
 
 def check_writers(path: Path, found: os.stat_result) -> None:

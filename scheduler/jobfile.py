@@ -18,7 +18,7 @@ from typing import Any, Final
 from scheduler import entries, files, positions
 from scheduler.entries import FileEntry, JobEntry, KeyEntry, Misfit, ProviderEntry, nearest
 from scheduler.entries import json_schema as json_schema
-from scheduler.errors import JobFileUnreadable, WrongUser
+from scheduler.errors import JobFileUnreadable
 from scheduler.job import REHEARSAL, Job, JobFile, KeySource, Problem, Provider, Source
 from scheduler.positions import Document, Odd, Place
 
@@ -61,7 +61,8 @@ def _read(path: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             message = f"it is {files.file_kind(found.st_mode)}, not a regular file"
             raise JobFileUnreadable(path=str(path), message=message)
-        _check_owner(Path(real), found)
+        files.check_owner(Path(real), found, or_root=True)
+        files.check_writers(Path(real), found)
         with files.translated(path), open(descriptor, "rb", closefd=False) as file:
             body = file.read(MAX_BYTES + 1)
     finally:
@@ -69,13 +70,6 @@ def _read(path: Path) -> bytes:
     if len(body) > MAX_BYTES:
         raise JobFileUnreadable(path=str(path), message=f"it is longer than {MAX_BYTES} bytes")
     return body
-
-
-def _check_owner(path: Path, found: os.stat_result) -> None:
-    if found.st_uid not in (0, os.geteuid()):
-        owner, user = files.user_name(found.st_uid), files.user_name(os.geteuid())
-        raise WrongUser(folder=path, owner=owner, user=user, command="resumed")
-    files.check_writers(path, found)
 
 
 @positions.without_collecting()
