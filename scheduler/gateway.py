@@ -179,6 +179,8 @@ class Exchange:
         reply = bytes(received)
         if self._key and len(self._key) >= _SECRET:  # a server that repeats it must not bring it into a file
             reply = reply.replace(self._key.encode(), b"***")
+            found = judge_response(response.status_code, response.headers.multi_items(), reply)
+            return found if isinstance(found, AskFailed) else _without(found, self._key)
         return judge_response(response.status_code, response.headers.multi_items(), reply)
 
     def _open(self) -> httpx.Client:
@@ -213,6 +215,17 @@ class Exchange:
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         with _tls_lock:
             return _tls_context()
+
+
+def _without(value: Any, key: str) -> Any:
+    """Replace the key in every text of a decoded reply, where JSON's escapes hid it before."""
+    if isinstance(value, str):
+        return value.replace(key, "***")
+    if isinstance(value, list):
+        return [_without(item, key) for item in value]
+    if isinstance(value, dict):
+        return {_without(name, key): _without(item, key) for name, item in value.items()}
+    return value
 
 
 def _proxy_names(environ: Mapping[str, str]) -> str:

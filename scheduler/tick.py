@@ -215,13 +215,15 @@ def _load(held: Checkpoint, order: Order, emit: Callable[[dict[str, Any]], objec
 def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[Order, Ask]:
     """Do the preflight: key, URL, client, model and readable files. Raises Blocked; nothing is counted by it."""
     plan, job = turn.plan, turn.plan.job
+    credentials = environ.get("CREDENTIALS_DIRECTORY")
+    private = (*job_file.private, *([Path(credentials)] if credentials else []))
     for source in job.read:
-        check_source(source, job_file.private)
-    listing = list_sources(job.read, job_file.private)
+        check_source(source, private)
+    listing = list_sources(job.read, private)
     order = Order(
         task=job.task,
         model=model_of(plan, environ),
-        tools=(*file_tools(job.read, job_file.private), *turn.tools),
+        tools=(*file_tools(job.read, private), *turn.tools),
         job=job.id,
         provider=offline.MODEL if plan.offline else job.provider.name,
         live=not plan.offline,
@@ -270,7 +272,11 @@ def tick(
             turns.append(chosen)
 
     def run(turn: Turn) -> Result | None:
-        return None if stopped() else take_turn(turn, job_file, environ, tell)
+        if stopped():
+            return None
+        if by_hand:
+            return take_turn(turn, job_file, environ, tell)
+        return run_due(turn.plan.job, job_file, environ, tell, stopped)  # it may have waited long for its worker
 
     if turns:
         with ThreadPoolExecutor(min(job_file.max_parallel, len(turns))) as pool:

@@ -19,7 +19,7 @@ class WatchedFile:
         self.good = job_file
         self._path = path
         self._seen = self._stat()
-        self._read_at = time.monotonic()
+        self._read_at = float("-inf")  # the first look reads anew: an edit may have come since the file was read
         self._fault = ""
 
     def look(self, *, at_once: bool = False) -> JobFile | ResumedError | None:
