@@ -1134,3 +1134,10 @@ def test_recorded_replies_give_a_message_or_one_known_outcome(serve, capsys) -> 
         assert len(server.requests) == 1
     with capsys.disabled():
         print(f"\n{len(replies)} replies, {len(found)} of them recorded elsewhere")
+
+
+def test_a_key_that_json_escapes_hid_is_taken_out_of_the_reply(serve) -> None:
+    key = "sk/live/AbCdEfGh+IjKl"
+    echo = json.dumps(reply(content=key)).replace("sk/live", "\\u0073k\\/live")
+    assert key not in echo
+    assert ask(serve(answer(echo.encode())).url, key)["message"]["content"] == "***"
