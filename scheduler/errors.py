@@ -63,7 +63,7 @@ class AccessRefused(ResumedError):
 
 
 class PermissionRefused(AccessRefused):
-    """{path}: permission denied for user {user} ({reason}); nothing was sent."""
+    """{path}: permission denied for user {user} ({reason})."""
 
     path: object
     user: str
@@ -100,7 +100,7 @@ class DiskFull(StorageRefused):
 
 
 class ReadOnlyStorage(StorageRefused):
-    """{path}: the file system is read-only; nothing was sent."""
+    """{path}: the file system is read-only."""
 
 
 class StorageFailed(StorageRefused):
