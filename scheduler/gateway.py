@@ -176,12 +176,10 @@ class Exchange:
                 received += chunk
                 if len(received) > REPLY_LIMIT:
                     break
-        reply = bytes(received)
-        if self._key and len(self._key) >= _SECRET:  # a server that repeats it must not bring it into a file
-            reply = reply.replace(self._key.encode(), b"***")
-            found = judge_response(response.status_code, response.headers.multi_items(), reply)
-            return found if isinstance(found, AskFailed) else _without(found, self._key)
-        return judge_response(response.status_code, response.headers.multi_items(), reply)
+        found = judge_response(response.status_code, response.headers.multi_items(), bytes(received))
+        if isinstance(found, AskFailed) or not self._key or len(self._key) < _SECRET:
+            return found
+        return {name: _without(value, self._key) for name, value in found.items()}  # a server may repeat the key
 
     def _open(self) -> httpx.Client:
         headers = {
@@ -218,7 +216,7 @@ class Exchange:
 
 
 def _without(value: Any, key: str) -> Any:
-    """Replace the key in every text of a decoded reply, where JSON's escapes hid it before."""
+    """Replace the key in every text of a decoded reply; in its bytes JSON's escapes could hide it."""
     if isinstance(value, str):
         return value.replace(key, "***")
     if isinstance(value, list):
