@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from scheduler.checkpoint import Checkpoint, Emit
@@ -43,7 +43,8 @@ TOO_MUCH = "Not shown: the results of one reply may hold {limit} characters toge
 class Order:
     """What one slice is asked to do: the task and model, on whose behalf, with which tools and limits.
 
-    `point` is in UTC seconds, `deadline` the most seconds that the ask can take.
+    `point` is in UTC seconds, `deadline` the most seconds that the ask can take, `options` are further fields of the
+    request. An `idempotent` order gives the ask an `idempotency_key` of its attempt beside them.
     """
 
     task: str
@@ -55,8 +56,9 @@ class Order:
     point: int | None = None
     deadline: float = 0
     max_attempts: int = MAX_STEPS
-    max_tokens: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     last_attempt: str = "none"
+    idempotent: bool = False
     files: Sequence[tuple[str, int]] = ()
     unlisted: int = 0
     requests_per_day: int | None = None
@@ -114,7 +116,7 @@ def _frame(order: Order) -> Frame:
         files=order.files,
         unlisted=order.unlisted,
         max_attempts=order.max_attempts,
-        max_tokens=order.max_tokens,
+        options=order.options,
         last_attempt=order.last_attempt,
     )
 

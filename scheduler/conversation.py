@@ -32,7 +32,7 @@ FILE = "- {name} ({size} bytes)"
 UNLISTED = "- and more, at least {count}; list_files shows them"
 GO_ON = "[Your reply was cut at its length limit. Go on exactly where it stops: only the rest, and briefly.]"
 
-REQUEST_FIELDS = ("model", "messages", "tools", "tool_choice", "max_tokens")
+UNSENT = frozenset({"idempotency_key"})
 REQUEST_LIMIT = 8 * 1024 * 1024
 MOST_TOKENS = 2**53
 MOST_CALLS = 32
@@ -42,13 +42,16 @@ UNKEPT = frozenset({"role", "content", "tool_calls", "function_call", "refusal",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What surrounds the conversation in a request: the tools on offer, the readable files, the limits."""
+    """What surrounds the conversation in a request: the tools on offer, the readable files, the limits.
+
+    `options` are the other fields of the body, such as max_tokens.
+    """
 
     tools: Sequence[Mapping[str, Any]] = ()
     files: Sequence[tuple[str, int]] = ()
     unlisted: int = 0
     max_attempts: int
-    max_tokens: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     last_attempt: str = "none"
 
 
@@ -61,14 +64,12 @@ def build_request(state: State, number: int, frame: Frame) -> dict[str, Any]:
     if frame.tools and not (last and frame.last_attempt == "omit"):
         request["tools"] = [{"type": "function", "function": dict(tool)} for tool in frame.tools]
         request["tool_choice"] = "none" if last else "auto"
-    if frame.max_tokens is not None:
-        request["max_tokens"] = frame.max_tokens
-    return request
+    return {**request, **frame.options}
 
 
 def encode(request: Mapping[str, Any]) -> bytes:
     """Return the body of the POST, at most 8 MiB of JSON. Raises RequestRefused, before anything is counted."""
-    fields = {name: request[name] for name in REQUEST_FIELDS if request.get(name) is not None}
+    fields = {name: value for name, value in request.items() if value is not None and name not in UNSENT}
     try:
         body = json.dumps(fields | {"stream": False}, ensure_ascii=False, allow_nan=False).encode()
         fault = f"{len(body)} bytes, and {REQUEST_LIMIT} are the most" if len(body) > REQUEST_LIMIT else ""

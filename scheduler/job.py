@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 # The folder, beside a job's checkpoint, in which its rehearsals keep theirs.
 REHEARSAL = "rehearsal"
@@ -54,6 +54,11 @@ class Provider:
     def offline(self) -> bool:
         """Tell whether jobs of this provider are answered without any network."""
         return self.base_url is None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The fields of each request's body that the entry sets."""
+        return {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

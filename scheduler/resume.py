@@ -80,5 +80,5 @@ def _order(
         tools=(reference_tool(),) if tools is None else tools,
         max_attempts=max_attempts,
         point=point,
-        max_tokens=max_tokens,
+        options={} if max_tokens is None else {"max_tokens": max_tokens},
     )

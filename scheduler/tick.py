@@ -230,7 +230,7 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
         point=turn.point,
         deadline=job.provider.timeout,
         max_attempts=job.max_attempts,
-        max_tokens=job.provider.max_tokens,
+        options=job.provider.options,
         last_attempt=job.provider.last_attempt,
         files=listing.entries,
         unlisted=listing.left_out,

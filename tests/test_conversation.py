@@ -148,7 +148,9 @@ def test_last_attempt_omit_leaves_the_tools_out_of_the_last_request_only() -> No
 
 
 def test_max_tokens_is_sent_where_it_is_given() -> None:
-    assert build_request(new_state("task", "m1"), 1, Frame(max_attempts=4, max_tokens=64))["max_tokens"] == 64
+    assert (
+        build_request(new_state("task", "m1"), 1, Frame(max_attempts=4, options={"max_tokens": 64}))["max_tokens"] == 64
+    )
 
 
 def test_the_readable_files_are_listed_with_their_sizes_but_not_in_the_last_request() -> None:

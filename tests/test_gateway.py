@@ -313,9 +313,9 @@ def test_a_request_that_cannot_be_sent_is_refused_and_sends_nothing(content: obj
     assert server.connections == 0
 
 
-def test_the_body_has_the_known_fields_only_and_no_stream() -> None:
-    full = REQUEST | {"tools": [{}], "tool_choice": "none", "max_tokens": 5}
-    assert json.loads(encode(full | {"stream": True, "api_key": KEY})) == full | {"stream": False}
+def test_the_body_is_the_request_without_a_stream_and_without_what_is_no_part_of_it() -> None:
+    full = REQUEST | {"tools": [{}], "tool_choice": "none", "max_tokens": 5, "seed": 7}
+    assert json.loads(encode(full | {"stream": True, "idempotency_key": "k"})) == full | {"stream": False}
     assert json.loads(encode(REQUEST | {"tools": None})) == REQUEST | {"stream": False}
 
 
