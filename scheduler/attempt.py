@@ -96,7 +96,7 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
             request["idempotency_key"] = _idempotency_key(held, state)
         failure: BaseException | None = None
         try:
-            emit({"event": "admitted", "attempt": state["attempts"], "of": order.max_attempts, "point": order.point})
+            emit(_admitted_event(state, order, sent))
             reply: object = ask(request)
         except BaseException as error:
             failure, reply = error, None
@@ -225,6 +225,16 @@ def _verdict(order: Order, settled: State, failure: BaseException | None) -> Ver
         mark=order.mark,
         retry_after=known.retry_after if known else None,
     )
+
+
+def _admitted_event(state: State, order: Order, sent: Sent) -> dict[str, Any]:
+    return {
+        "event": "admitted",
+        "attempt": state["attempts"],
+        "of": order.max_attempts,
+        "point": order.point,
+        "cut": len(sent["cut"]),
+    }
 
 
 def _settled_event(state: State, order: Order) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,9 @@ from scheduler.text import one_line
 from scheduler.turns import Result, Turn, render
 
 KEPT: Final = 2
+SHARES: Final = (1, 1 / 8)
 SHORTENED: Final = (
-    "[Shortened to save room: {size} characters that {name} {arguments} gave. Call it again with the same arguments to "
+    "[Shortened to save room: {size} characters that {call} gave. Call it again with the same arguments to "
     "read them. {held}]"
 )
 HELD: Final = "They hold: {names}"
@@ -24,6 +26,7 @@ LEFT_OUT: Final = (
     "again with the same arguments to read its result.]"
 )
 NOTE_BYTES: Final = 2048
+CALL_CHARS: Final = 300
 CALLS_CHARS: Final = 1024
 
 
@@ -47,37 +50,41 @@ class View:
 def fit(turns: Sequence[Turn], room: float) -> View:
     """Return a view of at most `room` bytes of JSON, or the smallest one there is.
 
-    The oldest tool results are shortened first, each to a stub; then the oldest turns go as a whole. The last two turns
-    stay word for word.
+    The oldest tool results are shortened first, each to a stub with its identifiers; then, with fewer of them; then the
+    oldest turns go as a whole. The last two turns stay word for word.
     """
-    shown, cut = list(turns), list[str]()
+    shown, cut = list(turns), dict[tuple[int, int], str]()
     older = max(0, len(shown) - KEPT)
+    places = [(index, number) for index in range(older) for number in range(len(turns[index].results))]
     excess = sum(map(_bytes, shown)) - room
-    for index in range(older):
-        for number, result in enumerate(shown[index].results):
-            if excess <= 0:
-                return View(tuple(shown), cut=tuple(cut))
-            stub = shorten(result)
-            shorter = _with_result(shown[index], number, stub)
-            saved = _bytes(shown[index]) - _bytes(shorter)
-            if saved > 0:
-                shown[index], excess = shorter, excess - saved
-                cut.append(f"{_name(result)} shortened from {len(result.text)} to {len(stub.text)} characters")
-    if excess <= 0:
-        return View(tuple(shown), cut=tuple(cut))
-    excess += NOTE_BYTES
+    for share, (index, number) in itertools.product(SHARES, places):
+        if excess <= 0:
+            break
+        result = turns[index].results[number]
+        stub = shorten(result, share)
+        shorter = _with_result(shown[index], number, stub)
+        saved = _bytes(shown[index]) - _bytes(shorter)
+        if saved > 0:
+            shown[index], excess = shorter, excess - saved
+            cut[index, number] = f"{_name(result)} shortened from {len(result.text)} to {len(stub.text)} characters"
     gone = 0
-    while gone < older and excess > 0:
-        excess -= _bytes(shown[gone])
-        cut.append(f"left out: {_describe(turns[gone])}")
-        gone += 1
-    return View(tuple(shown[gone:]), tuple(turns[:gone]), tuple(cut))
+    if excess > 0:
+        excess += NOTE_BYTES
+        while gone < older and excess > 0:
+            excess -= _bytes(shown[gone])
+            gone += 1
+    left_out = [f"left out: {_describe(turn)}" for turn in turns[:gone]]
+    kept = [phrase for (index, _), phrase in sorted(cut.items()) if index >= gone]
+    return View(tuple(shown[gone:]), tuple(turns[:gone]), (*left_out, *kept))
 
 
-def shorten(result: Result) -> Result:
-    """Return the stub of a result: what gave it, its size, its identifiers (as many as a quarter of it holds)."""
+def shorten(result: Result, share: float = 1) -> Result:
+    """Return the stub of a result: what gave it, its size, its identifiers.
+
+    They take at most this share of the result's own length.
+    """
     names = find_identifiers(result.text)
-    room, kept = max(200, len(result.text) // 4), list[str]()
+    room, kept = len(result.text) * share, list[str]()
     for name in names:
         room -= len(name) + 2
         if room < 0:
@@ -85,8 +92,8 @@ def shorten(result: Result) -> Result:
         kept.append(name)
     more = MORE.format(count=len(names) - len(kept)) if len(kept) < len(names) else ""
     held = HELD.format(names=", ".join(kept) + more) if kept else NOTHING
-    text = SHORTENED.format(size=len(result.text), name=result.name, arguments=result.arguments, held=held)
-    return replace(result, text=text)
+    call = f"{result.name} {one_line(result.arguments, CALL_CHARS)}"
+    return replace(result, text=SHORTENED.format(size=len(result.text), call=call, held=held))
 
 
 def _with_result(turn: Turn, number: int, result: Result) -> Turn:

@@ -103,7 +103,10 @@ def event_level(event: Mapping[str, Any]) -> str:
 
 
 _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "admitted": lambda event: f"attempt {event['attempt']} of {event['of']}: counted, asking",
+    "admitted": lambda event: (
+        f"attempt {event['attempt']} of {event['of']}: counted, asking"
+        + (f" (cut from the request: {event['cut']} older results or turns)" if event["cut"] else "")
+    ),
     "tool_result": lambda event: (
         f"tool {one_line(event['name'], 40)} {one_line(event['arguments'])}: {'read' if event['ok'] else 'refused'}"
     ),
