@@ -1,4 +1,4 @@
-"""The shape of jobs.yaml: its keys, their types and limits, its JSON Schema, and each misfit in plain words.
+"""The shape of jobs.yaml: its keys, its JSON Schema, and each misfit in plain words.
 
 What may hold a key (`key:` and below, `base_url`) is never part of a message.
 """
@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import difflib
 import functools
-import os
-import re
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    Field,
-    PlainValidator,
-    StringConstraints,
-    ValidationError,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from scheduler import trigger
 from scheduler.address import check_base_url
-from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE, checkpoint_name_fault
+from scheduler.fields import (
+    Checkpoint,
+    Credential,
+    Duration,
+    Id,
+    PathText,
+    Refused,
+    Schedule,
+    Text,
+    Timeout,
+    Variable,
+    Zone,
+    like_a_key,
+)
+from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE
 from scheduler.positions import QUOTE, Odd, Path
 from scheduler.state import MAX_STEPS
 
@@ -41,85 +41,9 @@ class Misfit(NamedTuple):
     at_key: bool = False
 
 
-class _Refused(ValueError):
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
-def _text(text: str) -> str:
-    if not text.strip():
-        raise _Refused("it is blank")
-    return text
-
-
-def _path(text: str) -> str:
-    if re.search(r"[\x00-\x1f\x7f]", text):
-        raise _Refused("a path holds no control characters")
-    os.fsencode(text)  # a ValueError where this machine's file names cannot spell it
-    if text.startswith("~"):
-        raise _Refused("~ is not read as a home folder", "write the whole path")
-    return text
-
-
-def _checkpoint(text: str) -> str:
-    name = text.rpartition("/")[2]
-    if name in ("", ".", ".."):
-        raise _Refused("this names a folder", "name a file in it, such as checkpoints/report.json")
-    if fault := checkpoint_name_fault(name):
-        raise _Refused(fault)
-    return text
-
-
-def _like_a_key(text: str) -> bool:
-    mixed = len(text) >= 20 and all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
-    return mixed or bool(re.match("(sk|pk|rk|gsk|hf|xai)[-_]|[0-9a-fA-F]{32}", text))
-
-
-def _variable(name: str) -> str:
-    if _like_a_key(name) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,99}", name):
-        raise _Refused("expected the name of an environment variable, never the key itself", "key: {env: LOCAL_KEY}")
-    return name
-
-
-def _zone(name: str) -> str:
-    trigger.check_schedule(DEFAULT_SCHEDULE, name)
-    return name
-
-
-def _schedule(text: str) -> str:
-    trigger.check_schedule(text, "UTC")
-    return text
-
-
-def _duration(value: Any) -> int:
-    if not isinstance(value, str):
-        raise _Refused("expected a duration", 'write it with its unit, such as "90s", "15m" or "6h"')
-    return trigger.parse_duration(value)
-
-
-def _timeout(value: Any) -> float:
-    seconds = float(value if type(value) in (int, float) else _duration(value))
-    if not 0 < seconds <= 3600:
-        raise _Refused("it must be more than 0 and at most 3600 seconds")
-    return seconds
-
-
 _PAUSES: Final = "Pauses after failed attempts in a row; [] for none."
 _DEFAULT: Final[dict[str, Any]] = {"default": ["15m", "1h", "6h"]}
 _CLOSED: Final[dict[str, Any]] = {"additionalProperties": False}
-_DURATION: Final = {"type": "string", "pattern": "^[0-9]+[smhd]$"}
-_TIMEOUT: Final = {"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 3600}, _DURATION]}
-Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
-Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
-PathText = Annotated[Text, AfterValidator(_path)]
-Checkpoint = Annotated[PathText, AfterValidator(_checkpoint)]
-Variable = Annotated[str, AfterValidator(_variable)]
-Credential = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
-Zone = Annotated[Text, AfterValidator(_zone)]
-Schedule = Annotated[Text, AfterValidator(_schedule)]
-Duration = Annotated[int, PlainValidator(_duration), WithJsonSchema(_DURATION)]
-Timeout = Annotated[float, PlainValidator(_timeout), WithJsonSchema(_TIMEOUT)]
 
 
 class Entry(BaseModel, extra="forbid", strict=True):
@@ -143,7 +67,7 @@ class KeyEntry(Entry, json_schema_extra={"minProperties": 1, "maxProperties": 1}
     @classmethod
     def _exactly_one(cls, value: Any) -> Any:
         if isinstance(value, dict) and len(value) != 1:
-            raise _Refused("expected exactly one of env, file and credential", "key: {env: LOCAL_KEY}")
+            raise Refused("expected exactly one of env, file and credential", "key: {env: LOCAL_KEY}")
         return value
 
 
@@ -258,7 +182,7 @@ def _of_key(path: Path) -> bool:
 
 def _unknown(path: Path) -> str:
     name, known = str(path[-1])[:40], tuple(_model_of(path).model_fields)
-    if _of_key(path[:-1]) or _like_a_key(name):
+    if _of_key(path[:-1]) or like_a_key(name):
         return f"unknown key; expected {', '.join(known)}"
     return f"unknown key {name}{nearest(name, known)}"
 
