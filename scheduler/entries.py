@@ -5,9 +5,7 @@ What may hold a key (`key:` and below, `base_url`) is never part of a message.
 
 from __future__ import annotations
 
-import difflib
-import functools
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -19,27 +17,16 @@ from scheduler.fields import (
     Duration,
     Id,
     PathText,
-    Refused,
     Schedule,
     Text,
     Timeout,
     Variable,
     Zone,
-    like_a_key,
 )
 from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE
-from scheduler.positions import QUOTE, Odd, Path
+from scheduler.misfits import ID_RULE, LIMITS, WANTED, Misfit, Refused, found_words, like_a_key, nearest
+from scheduler.positions import Path
 from scheduler.state import MAX_STEPS
-
-
-class Misfit(NamedTuple):
-    """A key or value that does not fit: its path from the top, one sentence, and what to do about it."""
-
-    path: Path
-    message: str
-    hint: str = ""
-    at_key: bool = False
-
 
 _PAUSES: Final = "Pauses after failed attempts in a row; [] for none."
 _DEFAULT: Final[dict[str, Any]] = {"default": ["15m", "1h", "6h"]}
@@ -144,25 +131,6 @@ def check(data: Any) -> tuple[FileEntry | None, list[Misfit]]:
         return None, [_misfit(item) for item in error.errors(include_url=False)]
 
 
-_ID_RULE: Final = "1 to 64 small letters, digits, dots, dashes and underscores, a letter or digit first"
-_MAPPING: Final = ("a mapping", 'write "key: value" lines under it')
-_WANTED: Final = {
-    "string_type": ("text", QUOTE),
-    "bool_type": ("true or false", "write true or false"),
-    "int_type": ("a whole number", "write digits only, without quotes"),
-    "list_type": ("a list", "put square brackets around it"),
-    "dict_type": _MAPPING,
-    "model_type": _MAPPING,
-}
-_LIMITS: Final = {
-    "greater_than_equal": "it must be at least {ge}",
-    "greater_than": "it must be more than {gt}",
-    "less_than_equal": "it must be at most {le}",
-    "literal_error": "expected {expected}",
-    "string_pattern_mismatch": "expected a plain name of letters, digits, dots, dashes and underscores",
-}
-
-
 def _misfit(item: Any) -> Misfit:
     path, kind, context = item["loc"], item["type"], item.get("ctx", {})
     if kind == "missing":
@@ -170,7 +138,7 @@ def _misfit(item: Any) -> Misfit:
     if kind == "extra_forbidden":
         return Misfit(path, _unknown(path), at_key=True)
     if kind == "string_pattern_mismatch" and path[-1] == "[key]":
-        return Misfit(path[:-1], f"this is no {path[0][:-1]} id: {_ID_RULE}", at_key=True)
+        return Misfit(path[:-1], f"this is no {path[0][:-1]} id: {ID_RULE}", at_key=True)
     if kind == "model_type" and _of_key(path):
         return Misfit(path, "key: expected where the key is found, never the key itself", "key: {env: LOCAL_KEY}")
     return Misfit(path, *_wrong(path, kind, item["input"], context))
@@ -187,13 +155,6 @@ def _unknown(path: Path) -> str:
     return f"unknown key {name}{nearest(name, known)}"
 
 
-@functools.lru_cache(maxsize=1024)
-def nearest(name: str, known: tuple[str, ...]) -> str:
-    """Return "; did you mean X?", or nothing where no known name is near."""
-    found = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
-
-
 def _model_of(path: Path) -> type[Entry]:
     if _of_key(path[:-1]):
         return KeyEntry
@@ -206,18 +167,10 @@ def _model_of(path: Path) -> type[Entry]:
 def _wrong(path: Path, kind: str, value: Any, context: dict[str, Any]) -> tuple[str, str]:
     label = ".".join(str(part) for part in path[2 if path[:1] == ("jobs",) else 0 :] if isinstance(part, str))
     start = f"{label}: " if label else ""
-    if kind in _WANTED:
-        wanted, hint = _WANTED[kind]
-        return f"{start}expected {wanted}, found {_found(value, secret=_of_key(path))}", hint
-    if kind in _LIMITS:
-        return start + _LIMITS[kind].format_map(context).replace("'", ""), ""
+    if kind in WANTED:
+        wanted, hint = WANTED[kind]
+        return f"{start}expected {wanted}, found {found_words(value, secret=_of_key(path))}", hint
+    if kind in LIMITS:
+        return start + LIMITS[kind].format_map(context).replace("'", ""), ""
     cause = context.get("error", "this value does not fit")
     return f"{start}{cause}", getattr(cause, "hint", "")
-
-
-def _found(value: object, *, secret: bool) -> str:
-    if isinstance(value, Odd):
-        shown = "a word" if secret else value.text[:40]
-        return "nothing" if value.nothing else f"{shown}, which YAML reads in more than one way"
-    names = {bool: str(value).lower(), str: "text", list: "a list", dict: "a mapping"}
-    return names.get(type(value), "a number")

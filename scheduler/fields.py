@@ -10,14 +10,7 @@ from pydantic import AfterValidator, PlainValidator, StringConstraints, WithJson
 
 from scheduler import trigger
 from scheduler.job import DEFAULT_SCHEDULE, checkpoint_name_fault
-
-
-class Refused(ValueError):
-    """A value that does not fit: one sentence, and what to do about it."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+from scheduler.misfits import Refused, like_a_key
 
 
 def _text(text: str) -> str:
@@ -42,12 +35,6 @@ def _checkpoint(text: str) -> str:
     if fault := checkpoint_name_fault(name):
         raise Refused(fault)
     return text
-
-
-def like_a_key(text: str) -> bool:
-    """Tell whether a text looks like a key, which is then shown nowhere."""
-    mixed = len(text) >= 20 and all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
-    return mixed or bool(re.match("(sk|pk|rk|gsk|hf|xai)[-_]|[0-9a-fA-F]{32}", text))
 
 
 def _variable(name: str) -> str:

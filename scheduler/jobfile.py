@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler import entries, files, positions
-from scheduler.entries import FileEntry, JobEntry, KeyEntry, Misfit, ProviderEntry, nearest
+from scheduler.entries import FileEntry, JobEntry, KeyEntry, ProviderEntry
 from scheduler.entries import json_schema as json_schema
 from scheduler.errors import JobFileUnreadable
 from scheduler.job import REHEARSAL, Job, JobFile, KeySource, Problem, Provider, Source
+from scheduler.misfits import Misfit, nearest
 from scheduler.positions import Document, Odd, Place
 
 MAX_BYTES: Final = 16 * 1024 * 1024
