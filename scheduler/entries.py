@@ -1,23 +1,28 @@
 """The shape of jobs.yaml: its keys, its JSON Schema, and each misfit in plain words.
 
-What may hold a key (`key:` and below, `base_url`) is never part of a message.
+What may hold a key (`key:` and `headers:` and below, `base_url`) is never part of a message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from scheduler.address import check_base_url
+from scheduler.extras import check_body, check_headers
 from scheduler.fields import (
     Checkpoint,
     Credential,
     Duration,
+    HeaderName,
+    Headers,
     Id,
     PathText,
     Schedule,
+    Temperature,
     Text,
     Timeout,
     Variable,
@@ -67,6 +72,16 @@ class ProviderEntry(Entry):
     key: KeyEntry | None = Field(None, description="Where the key is found; leave it out where none is needed.")
     timeout: Timeout | None = Field(None, description='The total time of one request: seconds, or "10m".')
     max_tokens: int | None = Field(None, gt=0, description="The most tokens of one reply.")
+    max_completion_tokens: int | None = Field(None, gt=0, description="The same, by its newer name.")
+    temperature: Temperature | None = Field(None, description="0 to 2; left out, the provider's own.")
+    extra_body: dict[str, Any] = Field({}, description="Further fields of each request's body.")
+    context_tokens: int | None = Field(None, ge=1024, description="The model's window: request and reply together.")
+    headers: Headers = Field({}, description="Further headers; a secret only as {env: NAME}.")
+    idempotency_header: HeaderName | None = Field(None, description="The header that names each attempt, once.")
+    replay_fields: Literal["keep", "drop"] | None = Field(
+        None, description="Whether fields of the provider's own, such as reasoning_content, are sent back to it."
+    )
+    ca_file: PathText | None = Field(None, description="A PEM file; certificates are checked against it alone.")
     proxy: Literal["env"] | None = Field(None, description="env: use the proxy that the environment names.")
     last_attempt: Literal["none", "omit"] | None = Field(None, description="How the last attempt forbids tools.")
 
@@ -125,10 +140,31 @@ def json_schema() -> dict[str, Any]:
 
 def check(data: Any) -> tuple[FileEntry | None, list[Misfit]]:
     """Check the plain data of the whole file; return it as a FileEntry, or every misfit."""
+    misfits = list(_beyond_types(data))
     try:
-        return FileEntry.model_validate(data), []
+        shape = FileEntry.model_validate(data)
     except ValidationError as error:
-        return None, [_misfit(item) for item in error.errors(include_url=False)]
+        misfits += [_misfit(item) for item in error.errors(include_url=False)]
+    return (None, misfits) if misfits else (shape, [])
+
+
+def _beyond_types(data: Any) -> Iterator[Misfit]:
+    """Find what is wrong between the keys of a provider's entry, and inside those that take any name."""
+    providers = data.get("providers") if isinstance(data, dict) else None
+    for name, entry in providers.items() if isinstance(providers, dict) else ():
+        if not isinstance(entry, dict):
+            continue
+        path: Path = ("providers", name)
+        headers, body, own = entry.get("headers"), entry.get("extra_body"), entry.get("idempotency_header")
+        if isinstance(headers, dict):
+            yield from check_headers((*path, "headers"), headers)
+            if isinstance(own, str) and own.lower() in map(str.lower, headers):
+                yield Misfit((*path, "idempotency_header"), "idempotency_header: it stands among headers already")
+        if isinstance(body, dict):
+            yield from check_body((*path, "extra_body"), body)
+        if {"max_tokens", "max_completion_tokens"} <= entry.keys():
+            message = "max_tokens and max_completion_tokens exclude each other"
+            yield Misfit((*path, "max_completion_tokens"), message, "keep the one that the provider knows", True)
 
 
 def _misfit(item: Any) -> Misfit:
@@ -146,6 +182,10 @@ def _misfit(item: Any) -> Misfit:
 
 def _of_key(path: Path) -> bool:
     return path[:1] == ("providers",) and path[2:3] == ("key",)
+
+
+def _secret(path: Path) -> bool:
+    return path[:1] == ("providers",) and path[2:3] in (("key",), ("headers",))
 
 
 def _unknown(path: Path) -> str:
@@ -169,7 +209,7 @@ def _wrong(path: Path, kind: str, value: Any, context: dict[str, Any]) -> tuple[
     start = f"{label}: " if label else ""
     if kind in WANTED:
         wanted, hint = WANTED[kind]
-        return f"{start}expected {wanted}, found {found_words(value, secret=_of_key(path))}", hint
+        return f"{start}expected {wanted}, found {found_words(value, secret=_secret(path))}", hint
     if kind in LIMITS:
         return start + LIMITS[kind].format_map(context).replace("'", ""), ""
     cause = context.get("error", "this value does not fit")

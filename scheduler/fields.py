@@ -9,8 +9,9 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, PlainValidator, StringConstraints, WithJsonSchema
 
 from scheduler import trigger
+from scheduler.extras import check_header_name, is_variable
 from scheduler.job import DEFAULT_SCHEDULE, checkpoint_name_fault
-from scheduler.misfits import Refused, like_a_key
+from scheduler.misfits import Refused
 
 
 def _text(text: str) -> str:
@@ -38,7 +39,7 @@ def _checkpoint(text: str) -> str:
 
 
 def _variable(name: str) -> str:
-    if like_a_key(name) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,99}", name):
+    if not is_variable(name):
         raise Refused("expected the name of an environment variable, never the key itself", "key: {env: LOCAL_KEY}")
     return name
 
@@ -66,8 +67,20 @@ def _timeout(value: Any) -> float:
     return seconds
 
 
+def _temperature(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= 2:
+        raise Refused("expected a number from 0 to 2")
+    return float(value)
+
+
 _DURATION: Final = {"type": "string", "pattern": "^[0-9]+[smhd]$"}
 _TIMEOUT: Final = {"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 3600}, _DURATION]}
+_TEMPERATURE: Final = {"type": "number", "minimum": 0, "maximum": 2}
+_ENV: Final = {"type": "object", "properties": {"env": {"type": "string"}}, "required": ["env"]}
+_HEADERS: Final = {
+    "type": "object",
+    "additionalProperties": {"anyOf": [{"type": "string"}, _ENV | {"additionalProperties": False}]},
+}
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
 PathText = Annotated[Text, AfterValidator(_path)]
@@ -78,3 +91,6 @@ Zone = Annotated[Text, AfterValidator(_zone)]
 Schedule = Annotated[Text, AfterValidator(_schedule)]
 Duration = Annotated[int, PlainValidator(_duration), WithJsonSchema(_DURATION)]
 Timeout = Annotated[float, PlainValidator(_timeout), WithJsonSchema(_TIMEOUT)]
+Temperature = Annotated[float, PlainValidator(_temperature), WithJsonSchema(_TEMPERATURE)]
+HeaderName = Annotated[str, AfterValidator(check_header_name)]
+Headers = Annotated[dict[str, Any], WithJsonSchema(_HEADERS)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -234,7 +235,15 @@ def _provider(name: str, entry: ProviderEntry, base: Path) -> Provider:
     given: dict[str, Any] = {field: getattr(entry, field) for field in entry.model_fields_set}
     if entry.key:
         given["key"] = _key(entry.key, base)
+    if entry.ca_file:
+        given["ca_file"] = _under(base, entry.ca_file)
+    given["headers"] = tuple((header, _header(value)) for header, value in sorted(entry.headers.items()))
+    given["extra_body"] = json.dumps(entry.extra_body, sort_keys=True)
     return replace(BUILT_IN.get(name, Provider(name=name, base_url="")), **given)
+
+
+def _header(value: str | dict[str, str]) -> str | KeySource:
+    return value.strip() if isinstance(value, str) else KeySource(kind="env", name=value["env"])
 
 
 def _key(entry: KeyEntry, base: Path) -> KeySource:
