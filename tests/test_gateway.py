@@ -10,10 +10,12 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import threading
 import time
 import traceback
 import urllib.parse
+import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -32,6 +34,7 @@ from scheduler.job import KeySource, Provider
 from scheduler.keys import one_line, read_key
 from scheduler.reply import judge_response
 from scheduler.state import OUTCOMES
+from tests.support import ROOT
 
 KEY = "sk-Canary/7+xQ=zt9\"Lm'w84"
 PART = KEY[:15]  # before its quotes, which repr escapes
@@ -856,19 +859,32 @@ def flood(head: bytes, drop: bytes, times: int) -> Handler:
     return handle
 
 
+MIB = 1_048_576
+
+
+def bomb() -> bytes:
+    """200 MiB of zeros, compressed."""
+    pack = zlib.compressobj(1, zlib.DEFLATED, 31)
+    return b"".join([*(pack.compress(bytes(MIB)) for _ in range(200)), pack.flush()])
+
+
+BOMB = answer(bomb(), 200, ("Content-Encoding", "gzip"))
+HUGE = flood(HEAD + b"Content-Length: 209715200\r\n\r\n", b" " * MIB, 200)
+
+
 @pytest.mark.parametrize(
     ("handler", "word"),
     [
-        (flood(HEAD + b"Content-Length: 52428800\r\n\r\n", b" " * 1_048_576, 50), "1048576"),
+        (HUGE, "1048576"),
         (flood(HEAD + b"\r\n", b'{"a":1}' * 10_000, 1000), "1048576"),
         (flood(HEAD, b"X-A: b\r\n" * 1000, 10_000), "HTTP"),
         (flood(HEAD + b"X-A: ", b"b" * 65536, 1000), "HTTP"),
-        (answer(gzip.compress(bytes(50_000_000)), 200, ("Content-Encoding", "gzip")), "compressed (gzip)"),
+        (BOMB, "compressed (gzip)"),
         (answer(gzip.compress(json.dumps(DONE).encode()), 200, ("Content-Encoding", "gzip")), "compressed (gzip)"),
         (answer(b"SSH-2.0-x\r\n" * 3, 200, ("Content-Encoding", "br")), "compressed (br)"),
         (flood(b"SSH-2.0-OpenSSH_9.6\r\n\r\n", b"", 0), "HTTP"),
     ],
-    ids=["50 MiB", "no length", "endless headers", "endless header", "bomb", "gzip", "br", "not HTTP"],
+    ids=["200 MiB", "no length", "endless headers", "endless header", "bomb", "gzip", "br", "not HTTP"],
 )
 def test_a_reply_without_measure_ends_early_as_malformed(handler: Handler, word: str, serve) -> None:
     server = serve(handler)
@@ -879,6 +895,62 @@ def test_a_reply_without_measure_ends_early_as_malformed(handler: Handler, word:
     assert failed.outcome == "malformed_reply"
     assert word in failed.reason
     assert len(server.requests) == 1
+
+
+ATTACKS: dict[str, tuple[Handler, float, str]] = {
+    # the other side, the deadline, the outcome
+    "header trickle": (SLOW["headers by bytes"], DEADLINE, "timeout"),
+    "header line trickle": (SLOW["headers by lines"], DEADLINE, "timeout"),
+    "chunk trickle": (SLOW["chunks"], DEADLINE, "timeout"),
+    "endless headers": (flood(HEAD, b"X-A: b\r\n" * 1000, 30_000), 20, "malformed_reply"),
+    "endless header": (flood(HEAD + b"X-A: ", b"b" * 65536, 4000), 20, "malformed_reply"),
+    "gzip bomb": (BOMB, 20, "malformed_reply"),
+    "200 MiB": (HUGE, 20, "malformed_reply"),
+    "200 MiB without length": (flood(HEAD + b"\r\n", b" " * MIB, 200), 20, "malformed_reply"),
+    "200 MiB in one chunk": (
+        flood(HEAD + b"Transfer-Encoding: chunked\r\n\r\nc800000\r\n", b" " * MIB, 200),
+        20,
+        "malformed_reply",
+    ),
+    "200 MiB of an error": (flood(b"HTTP/1.1 500 X\r\n\r\n", b"<p>" + b" " * MIB, 200), 20, "http_error"),
+    "nested": (answer(b"[" * MIB), 20, "malformed_reply"),
+}
+MEASURED = """
+import json, sys, time, httpx
+from scheduler.errors import AskFailed
+from scheduler.gateway import Exchange
+from scheduler.job import Provider
+
+def peak():
+    return next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+
+attacks, control = json.loads(sys.argv[1])
+found = {}
+for name, (url, deadline) in attacks.items():
+    start = time.monotonic()
+    try:
+        Exchange(Provider(name="p", base_url=url, timeout=deadline), None, {})({"model": "m", "messages": []})
+    except AskFailed as failed:
+        found[name] = (failed.outcome, time.monotonic() - start, peak())
+held = httpx.post(control, timeout=60).content
+print(json.dumps([found, peak()]))
+"""
+
+
+def test_no_reply_takes_more_than_its_deadline_and_150_megabytes(serve) -> None:
+    urls = {name: (serve(handler).url, deadline) for name, (handler, deadline, _) in ATTACKS.items()}
+    plain = flood(b"HTTP/1.1 200 OK\r\nContent-Length: 209715200\r\n\r\n", b" " * MIB, 200)
+    command = [sys.executable, "-c", MEASURED, json.dumps([urls, serve(plain).url])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+    assert done.stderr == ""
+    found, control = json.loads(done.stdout)
+    assert {name: outcome for name, (outcome, *_) in found.items()} == {
+        name: outcome for name, (*_, outcome) in ATTACKS.items()
+    }
+    for name, (_, seconds, megabytes) in found.items():
+        assert seconds < ATTACKS[name][1] + 1, name
+        assert megabytes < 150, name
+    assert control > 200  # a reply that is held as a whole is seen by the same measure
 
 
 def test_the_status_decides_even_where_the_body_is_compressed_or_huge(serve) -> None:
@@ -925,6 +997,32 @@ def test_a_broken_connection_may_be_billed_and_is_not_tried_again(before: bytes 
     failed = failure(server.url)
     assert (failed.outcome, failed.rests) == ("connect_error", "outage")
     assert failed.billed == "maybe" or before is None  # nothing was read yet: the reset may win over the request
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("before", [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x16\x03\x03\x00"])
+@pytest.mark.parametrize("rough", [False, True])
+def test_a_connection_that_breaks_in_the_tls_handshake_is_not_billed(before: bytes | None, rough: bool, serve) -> None:
+    def handle(connection: socket.socket, server: Server) -> None:
+        if before is not None:
+            connection.recv(65536)
+            connection.sendall(before)
+        if rough:
+            reset(connection)
+
+    server = serve(handle)
+    failed = failure(f"https://127.0.0.1:{server.port}/v1")
+    assert (failed.outcome, failed.rests, failed.billed) == ("connect_error", "outage", "no")
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("rough", [False, True])
+@pytest.mark.parametrize("before", [None, b"", HEAD, HEAD + b"Content-Length: 99\r\n\r\n{"])
+def test_a_connection_that_breaks_under_tls_may_be_billed(before: bytes | None, rough: bool, serve, tls) -> None:
+    server = serve(breaking(before, rough=rough), tls)
+    failed = failure(server.url)
+    assert (failed.outcome, failed.rests) == ("connect_error", "outage")
+    assert failed.billed == "maybe" or before is None
     assert server.connections == 1
 
 
