@@ -47,7 +47,7 @@ def _options(request: Mapping[str, Any], provider: Provider) -> Iterator[tuple[s
 
 def _own_fields(request: Mapping[str, Any]) -> set[str]:
     """Name the fields of the provider's own that stand in the messages with tool calls."""
-    messages = (message for message in request["messages"] if isinstance(message, Mapping))
+    messages = (message for message in request.get("messages", ()) if isinstance(message, Mapping))
     return {name for message in messages if message.get("tool_calls") for name in message} - _USUAL
 
 

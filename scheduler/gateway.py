@@ -171,7 +171,6 @@ class Exchange:
                 result = self._post(call, client, request, body)
         except Exception as error:
             result = _failure(error, sent=call.sent)
-        if isinstance(result, AskFailed):
             result.reason = one_line(result.reason, self._secrets)
         call.mailbox.put(result)
 

@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 from scheduler.positions import QUOTE, Odd, Path
 
 ID_RULE: Final = "1 to 64 small letters, digits, dots, dashes and underscores, a letter or digit first"
-_A_MAPPING: Final = ("a mapping", 'write "key: value" lines under it')
+_MAPPING: Final = ("a mapping", 'write "key: value" lines under it')
 WANTED: Final = {
     "string_type": ("text", QUOTE),
     "bool_type": ("true or false", "write true or false"),
     "int_type": ("a whole number", "write digits only, without quotes"),
     "list_type": ("a list", "put square brackets around it"),
-    "dict_type": _A_MAPPING,
-    "model_type": _A_MAPPING,
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
 }
 LIMITS: Final = {
     "greater_than_equal": "it must be at least {ge}",
