@@ -869,6 +869,27 @@ def test_any_data_is_a_file_or_unreadable(top, entry):
     accepted_or_unreadable(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
 
 
+NAMED = st.dictionaries(st.text() | st.sampled_from(["X-A", "x-a", "Host", "env", "n", "stream"]), VALUE, max_size=4)
+
+
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@given(NAMED | VALUE, NAMED | VALUE, VALUE, VALUE)
+def test_any_options_are_taken_as_a_request_can_carry_them_or_refused(headers, body, temperature, own):
+    entry = {"base_url": "https://h", "headers": headers, "extra_body": body}
+    entry |= {name: value for name, value in (("temperature", temperature), ("idempotency_header", own)) if value}
+    data = {"providers": {"own": entry}, "jobs": {"good": {"task": "x", "checkpoint": "c"}}}
+    try:
+        providers = parse(json.dumps(data).encode("utf-8", "replace")).providers
+    except JobFileUnreadable:
+        return
+    if "own" in providers:
+        assert providers["own"].options.items() >= body.items()
+        hash(providers["own"])
+        for name, value in providers["own"].headers:
+            assert f"{name}: {value}".isascii()
+            assert name.lower() not in ("host", "authorization")
+
+
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)
 @given(st.integers(0, SHIPPED.stat().st_size), st.integers(0, 40), st.sampled_from(PIECES))
 def test_any_edit_of_the_shipped_file_is_a_file_or_unreadable(start, length, piece):
