@@ -11,22 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.conversation import (
-    GO_ON,
-    MOST_CALLS,
-    SYSTEM,
-    Frame,
-    build_request,
-    judge,
-    read_usage,
-    tool_message,
-    well_formed,
-)
+from scheduler.conversation import SYSTEM, Frame
+from scheduler.conversation import build_request as build
 from scheduler.document import dump, parse
+from scheduler.judgement import MOST_CALLS, judge, read_usage
 from scheduler.state import Message, State, admit, new_state, settle
+from scheduler.text import well_formed
+from scheduler.turns import GO_ON, frame, tool_message
 
 NOW = "2026-03-02T09:00:00Z"
 TOOL = {"name": "read_file", "description": "Read.", "parameters": {"type": "object", "properties": {}}}
+
+
+def build_request(state: State, number: int, frame: Frame) -> dict[str, Any]:
+    return build(state, number, frame).request
 
 
 def counted(attempt: int = 1, conversation: list[Message] | None = None) -> State:
@@ -86,7 +84,7 @@ def skeleton(value: Any) -> Any:
     if isinstance(value, Mapping):
         kept = {"role", "type", "tool_call_id", "id", "name", "tool_choice"}
         return {key: inner if key in kept else skeleton(inner) for key, inner in value.items()}
-    return [skeleton(inner) for inner in value] if isinstance(value, list) else type(value).__name__
+    return [skeleton(inner) for inner in value] if isinstance(value, list) else "a text or null"
 
 
 @settings(derandomize=True, max_examples=120, deadline=None)
@@ -99,6 +97,7 @@ def test_saved_text_never_changes_the_structure_of_a_request_nor_the_status(text
     state["task"], state["model"] = texts[0], texts[1]
     for message, text in zip(state["conversation"], texts[2:], strict=True):
         message["content"] = text
+    state["conversation"][-1]["content"] += "."  # a blank turn would be left out
     request = build_request(parse(dump(state)), number, frame)
     assert skeleton(request) == skeleton(plain)
     assert request["messages"][0] == {"role": "system", "content": SYSTEM}
@@ -121,7 +120,8 @@ def test_a_request_holds_the_task_then_the_conversation_as_it_stands() -> None:
     request = build_request(counted(2, copy.deepcopy(TALK)), 2, Frame(max_attempts=4))
     assert request["model"] == "m1"
     assert request["messages"][1]["role"] == "user"
-    assert request["messages"][2:] == TALK
+    framed = [message | {"content": frame("read_file", message["content"])} for message in TALK[1:3]]
+    assert request["messages"][2:] == [TALK[0], *framed, TALK[3]]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4])
@@ -294,8 +294,8 @@ def test_the_answer_is_every_kept_part_and_the_last_one(conversation: list[Messa
         (None, "", "{}"),
         ({}, "{}", "{}"),
         ({"path": "a"}, '{"path": "a"}', '{"path": "a"}'),
-        ("null", "null", "null"),
-        ("[]", "[]", "[]"),
+        ("null", "null", "{}"),
+        ("[]", "[]", "{}"),
         ('{"path": "a"}', '{"path": "a"}', '{"path": "a"}'),
         ('{"path": "a"', '{"path": "a"', "{}"),
         ("path=a", "path=a", "{}"),

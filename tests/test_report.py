@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from scheduler.job import Problem
 from scheduler.report import (
-    Archived,
     JobRow,
     Outlook,
     RestRow,
     Survey,
-    archive_text,
     change_mark,
     edited_since,
     event_level,
@@ -26,14 +24,13 @@ from scheduler.report import (
     made_progress,
     outlook_text,
     problem_line,
-    show_text,
-    state_lines,
     survey_json,
     survey_table,
     unknown_name,
 )
 from scheduler.state import PROGRESS, Outcome, State, admit, new_state, settle
 from scheduler.text import dots, first_difference, indent, json_text, one_line, printable, table
+from scheduler.transcript import Archived, archive_text, show_text, state_lines
 
 NOW = "2026-03-02T09:00:00Z"
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
