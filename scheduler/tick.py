@@ -233,6 +233,8 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
         options=job.provider.options,
         last_attempt=job.provider.last_attempt,
         idempotent=job.provider.idempotency_header is not None,
+        context_tokens=job.provider.context_tokens,
+        replay_fields=job.provider.replay_fields,
         files=listing.entries,
         unlisted=listing.left_out,
         requests_per_day=job_file.requests_per_day,

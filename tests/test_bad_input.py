@@ -1114,6 +1114,36 @@ def test_another_value_of_a_header_s_variable_ends_the_rest_of_its_provider(
     assert chat.count == 2
 
 
+def test_provider_that_calls_its_own_field_wrong_is_understood_by_the_option_that_is_named(
+    project: Project, chat: ChatServer
+) -> None:
+    asked = tool_calls(("c1", "list_files", "{}"))
+    asked["choices"][0]["message"]["reasoning_content"] = "I look first"
+    chat.script = [asked, (422, {"message": "messages.2.reasoning_content: extra input"}), answer("fin")]
+    entry = {"idempotency_header": "Idempotency-Key"}
+    (project.folder / "notes.md").write_text("x")
+    project.live(chat.url, {"nightly": {"read": ["notes.md"]}}, provider=entry)
+    assert command(project, "run", "nightly").code == 0
+    told = command(project, "run", "nightly")
+    assert told.code == 69
+    assert "replay_fields: drop" in told.err
+    project.live(chat.url, {"nightly": {"read": ["notes.md"]}}, provider=entry | {"replay_fields": "drop"})
+    assert command(project, "run", "nightly").code == 0
+    sent = ["reasoning_content" in json.dumps(request) for request in chat.requests]
+    assert sent == [False, True, False]
+    keys = [headers["Idempotency-Key"] for headers in chat.headers]
+    assert len(set(keys)) == 3
+    assert all(key.isascii() and key.isprintable() and len(key) <= 200 for key in keys)
+
+
+def test_request_that_does_not_fit_into_the_window_is_not_counted(project: Project, chat: ChatServer) -> None:
+    project.live(chat.url, {"nightly": {"task": "word " * 2000}}, provider={"context_tokens": 1024})
+    told = command(project, "run", "nightly")
+    assert told.code == 65
+    told.one_line("job nightly", "context_tokens")
+    assert chat.count == 0
+
+
 def test_bad_option_is_told_at_its_line_and_column_and_blocks_its_jobs(project: Project, chat: ChatServer) -> None:
     project.live(chat.url, jobs(good={"provider": "demo"}))
     head, tail = project.config.read_text().split('"model": "m1",', 1)
