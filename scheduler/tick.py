@@ -232,6 +232,9 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
         max_attempts=job.max_attempts,
         options=job.provider.options,
         last_attempt=job.provider.last_attempt,
+        idempotent=job.provider.idempotency_header is not None,
+        context_tokens=job.provider.context_tokens,
+        replay_fields=job.provider.replay_fields,
         files=listing.entries,
         unlisted=listing.left_out,
         requests_per_day=job_file.requests_per_day,
@@ -239,10 +242,10 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
     if plan.offline:
         return order, offline.demo
     from scheduler.gateway import Exchange
-    from scheduler.keys import read_key
+    from scheduler.keys import read_headers, read_key
 
     key = read_key(job.provider, environ)
-    mark = hashlib.sha256(repr((job.provider, key)).encode()).digest()
+    mark = hashlib.sha256(repr((job.provider, key, read_headers(job.provider, environ))).encode()).digest()
     return replace(order, mark=mark), Exchange(job.provider, key, environ)
 
 
