@@ -16,12 +16,11 @@ from typing import Any, Final
 from scheduler.errors import ProviderNotReady
 from scheduler.extras import header_fault
 from scheduler.job import KeySource, Provider
+from scheduler.text import plain_line
 
 KEY_FILE_LIMIT: Final = 64 * 1024
 LINE_LIMIT: Final = 300
 SHORTEST: Final = 16
-
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
 
 
 def read_key(provider: Provider, environ: Mapping[str, str]) -> str | None:
@@ -86,8 +85,7 @@ def list_secrets(provider: Provider, key: str | None, headers: Mapping[str, str]
 
 def one_line(text: str, secrets: Sequence[str] = (), limit: int = LINE_LIMIT) -> str:
     """Make one short line of it: no control or invisible characters, and *** for each spelling of each secret."""
-    plain = _ANSI.sub("", text)
-    line = " ".join("".join(c if c.isprintable() else " " * c.isspace() for c in plain).split())
+    line = plain_line(text, len(text))
     if secrets:
         # Wrapped by a line break, or escaped as JSON and Python's repr do it.
         patterns = (r"[\s\\]*".join(map(re.escape, spelling)) for secret in secrets for spelling in _spellings(secret))

@@ -13,6 +13,7 @@ from typing import Any
 
 from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
+from scheduler.calls import result_room
 from scheduler.checkpoint import Checkpoint, hold, peek
 from scheduler.due import Plan, is_missed, model_of, owed_point, plan_job
 from scheduler.errors import CheckpointMoved, EntryRefused, ProgramFault, ResumedError
@@ -223,7 +224,7 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
     order = Order(
         task=job.task,
         model=model_of(plan, environ),
-        tools=(*file_tools(job.read, private), *turn.tools),
+        tools=(*file_tools(job.read, private, result_room(job.provider.context_tokens).each), *turn.tools),
         job=job.id,
         provider=offline.MODEL if plan.offline else job.provider.name,
         live=not plan.offline,

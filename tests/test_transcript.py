@@ -58,8 +58,6 @@ def test_an_answer_without_reading_is_marked_and_a_new_job_has_nothing_to_show()
     done = spent("answered", answer="fin")
     page = show_text(done, 4, "/x", rehearsal=False, edited=False, reads=True)
     assert "EVIDENCE\n  (none)\n  DOUBT: no evidence" in page
-        done, 4, "/x", rehearsal=False, edited=False, reads=True
-    )
     assert "no evidence" not in show_text(done, 4, "/x", rehearsal=False, edited=False, reads=False)
     page = show_text(new_state("t", "m1"), 4, "/x", rehearsal=False, edited=False, reads=True)
     assert page.count("(none)") == 2
