@@ -246,8 +246,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def counting_proxy(upstream: str) -> Iterator[Proxy]:
-    with Proxy(upstream) as proxy:
+def counting_proxy(upstream: str, kind: type[Proxy] = Proxy) -> Iterator[Proxy]:
+    with kind(upstream) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:

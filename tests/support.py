@@ -19,6 +19,7 @@ from tests import judge
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = [sys.executable, "-m", "scheduler"]
+LEAN = ROOT / "tests" / "lean"
 
 Reply = Mapping[str, Any] | tuple[int, Mapping[str, Any]] | tuple[int, Mapping[str, Any], Mapping[str, str]]
 
@@ -188,7 +189,8 @@ class Project:
         return dict(json.loads(self.path(job).read_text("utf-8")))
 
     def environ(self, **extra: str) -> dict[str, str]:
-        return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LOCAL_KEY": "sk-canary-0123456789", **extra}
+        path = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{LEAN}{os.pathsep}{ROOT}"}
+        return {**path, "LOCAL_KEY": "sk-canary-0123456789", **extra}
 
     def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
         """Start the program and return at once."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 import copy
 import http.client
 import json
-from collections.abc import Callable
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +20,8 @@ from scheduler.conversation import Frame, build_request, encode
 from scheduler.state import new_state
 from scheduler.tools import reference_tool
 from tests.judge import faults, structure_faults, type_faults
-from tests.support import chat_server
+from tests.real import Proxy, counting_proxy
+from tests.support import Project, chat_server, wait_until
 
 Body = dict[str, Any]
 Break = Callable[[Body], object]
@@ -184,7 +191,7 @@ def post(url: str, body: object) -> int:
 
 def test_a_server_of_the_tests_fails_at_its_end_and_names_the_fault() -> None:
     with (
-        pytest.raises(AssertionError, match="^request 2: message 5: the assistant says nothing"),
+        pytest.raises(AssertionError, match=r"^request 2: message 5: the assistant says nothing"),
         chat_server() as chat,
     ):
         assert [post(chat.url, sound()), post(chat.url, broken(change(5, content="")))] == [200, 200]
@@ -195,3 +202,116 @@ def test_a_server_of_the_tests_lets_pass_what_the_test_names() -> None:
         assert post(chat.url, broken(put(top_k=4))) == 200
     with chat_server(judged=False) as chat:
         assert post(chat.url, {"messages": []}) == 200
+
+
+# ---- llmock: a provider with a real quota and a real window, which judges its clients
+
+QUOTA = 100_000  # tokens a minute; a request takes its prompt and its max_tokens
+WINDOW = 4_500
+LLMOCK = [sys.executable, "-m", "llmock.cli"]
+
+
+class Numberless(Proxy):
+    """Takes the number out of each request, and nothing else.
+
+    llmock knows a retry by its equal body, and ours say which request of how many they are: without this it would
+    see two calls, one given up and one never refused, and could not hold the wait between them against Retry-After.
+    """
+
+    def forward(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        return super().forward(path, headers, re.sub(rb"\[Request \d of", b"[Request 0 of", body))
+
+
+@dataclass
+class LlmockServer:
+    """The judge's own address, and the one that it is reached at through Numberless."""
+
+    url: str
+    relay: Proxy
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.relay.server_port}/v1"
+
+    def control(self, method: str, path: str, body: object = None) -> Any:
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=30)
+        try:
+            connection.request(method, f"/_llmock/{path}", json.dumps(body))
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+    def will_call(self, *paths: str) -> None:
+        """Let the next replies call read_file, one path each."""
+        replies = [{"type": "reply", "tool_calls": [{"name": "read_file", "arguments": {"path": p}}]} for p in paths]
+        self.control("POST", "scenario", {"behaviors": replies})
+
+    def statuses(self) -> list[int]:
+        return [request["status"] for request in self.control("GET", "requests")["requests"]]
+
+    def report(self) -> tuple[int, list[str]]:
+        """Return the exit code of `llmock report --strict`, and the codes of what it found."""
+        command = [*LLMOCK, "report", "--strict", "--json", "--url", self.url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return done.returncode, [finding["code"] for finding in json.loads(done.stdout)["findings"]]
+
+
+@pytest.fixture(scope="module")
+def llmock_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmockServer]:
+    log = tmp_path_factory.mktemp("llmock") / "log"
+    limits = ["--tpm", str(QUOTA), "--context-window", str(WINDOW), "--response-style", "static"]
+    with log.open("wb") as out:
+        command = [*LLMOCK, "serve", "--port", "0", *limits]
+        process = subprocess.Popen(command, stdout=out, stderr=out, env={"PATH": os.environ["PATH"]})
+    try:
+        wait_until(lambda: process.poll() is not None or address(log) is not None, 60, "the address of llmock")
+        url = address(log)
+        assert url, log.read_text()
+        with counting_proxy(url.removeprefix("http://"), Numberless) as relay:
+            yield LlmockServer(url, relay)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def address(log: Path) -> str | None:
+    found = re.search(r"running on (http://127\.0\.0\.1:\d+)", log.read_text())
+    return found and found[1]
+
+
+@pytest.fixture
+def llmock(llmock_server: LlmockServer) -> LlmockServer:
+    """The server, with its quota full and nothing to judge."""
+    llmock_server.control("POST", "reset")
+    return llmock_server
+
+
+def test_a_job_under_a_rate_limit_waits_as_asked_and_is_answered(project: Project, llmock: LlmockServer) -> None:
+    (project.folder / "log.txt").write_text("one line\n" * (WINDOW * 2 // 9))  # half of the window
+    llmock.will_call("log.txt")
+    job = {"read": ["log.txt"], "schedule": "every 1s", "after_failure": []}
+    # Two of these requests do not fit into a minute's quota: the second has to wait about five seconds.
+    project.live(llmock.base_url, {"nightly": job}, provider={"max_tokens": QUOTA * 535 // 1000})
+    project.run("daemon", "--until-done")
+    document = project.document()
+    assert [attempt["outcome"] for attempt in document["history"]] == ["tool_calls", "rate_limited", "answered"]
+    assert (document["status"], document["answer"]) == ("done", "Mock response from m1.")
+    assert llmock.statuses() == [200, 429, 200]
+    assert llmock.report() == (0, [])
+
+
+def test_llmock_catches_a_rest_that_is_cut_short(project: Project, llmock: LlmockServer) -> None:
+    project.live(llmock.base_url, provider={"max_tokens": QUOTA // 2})
+    assert post(llmock.base_url, sound() | {"max_tokens": QUOTA * 9 // 10}) == 200
+    project.run("run", "nightly", code=69)
+    assert llmock.statuses() == [200, 429]
+    project.run("unblock", "local")
+    project.run("run", "nightly", code=69)
+    code, found = llmock.report()
+    assert (code, found[0]) == (1, "retry_after_ignored")
+
+
+def test_llmock_catches_a_client_that_asks_again_what_is_too_long(llmock: LlmockServer) -> None:
+    body = broken(change(1, content="word " * WINDOW))
+    assert [post(llmock.base_url, body), post(llmock.base_url, body)] == [400, 400]
+    assert llmock.report() == (1, ["retried_non_retryable"])
