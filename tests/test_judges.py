@@ -174,7 +174,7 @@ def test_what_the_program_builds_has_no_fault(number: int, offered: bool) -> Non
     state = new_state("Summarise the log", "m1")
     state["conversation"] = sound()["messages"][2:]
     frame = Frame(tools=[shown] if offered else [], files=[("log.txt", 7)], max_attempts=4, options={"max_tokens": 9})
-    assert faults(json.loads(encode(build_request(state, number, frame)))) == []
+    assert faults(json.loads(encode(build_request(state, number, frame).request))) == []
 
 
 def post(url: str, body: object) -> int:
@@ -241,10 +241,10 @@ class LlmockServer:
         finally:
             connection.close()
 
-    def will_call(self, *paths: str) -> None:
-        """Let the next replies call read_file, one path each."""
-        replies = [{"type": "reply", "tool_calls": [{"name": "read_file", "arguments": {"path": p}}]} for p in paths]
-        self.control("POST", "scenario", {"behaviors": replies})
+    def will_read(self, *replies: list[str]) -> None:
+        """Let the next replies call read_file, each for all its paths."""
+        calls = [[{"name": "read_file", "arguments": {"path": path}} for path in paths] for paths in replies]
+        self.control("POST", "scenario", {"behaviors": [{"type": "reply", "tool_calls": each} for each in calls]})
 
     def statuses(self) -> list[int]:
         return [request["status"] for request in self.control("GET", "requests")["requests"]]
@@ -288,7 +288,7 @@ def llmock(llmock_server: LlmockServer) -> LlmockServer:
 
 def test_a_job_under_a_rate_limit_waits_as_asked_and_is_answered(project: Project, llmock: LlmockServer) -> None:
     (project.folder / "log.txt").write_text("one line\n" * (WINDOW * 2 // 9))  # half of the window
-    llmock.will_call("log.txt")
+    llmock.will_read(["log.txt"])
     job = {"read": ["log.txt"], "schedule": "every 1s", "after_failure": []}
     # Two of these requests do not fit into a minute's quota: the second has to wait about five seconds.
     project.live(llmock.base_url, {"nightly": job}, provider={"max_tokens": QUOTA * 535 // 1000})
