@@ -300,6 +300,23 @@ def test_a_job_under_a_rate_limit_waits_as_asked_and_is_answered(project: Projec
     assert llmock.report() == (0, [])
 
 
+def test_a_job_in_a_small_window_stays_within_it(project: Project, llmock: LlmockServer) -> None:
+    names = [f"{letter}.txt" for letter in "abcdef"]
+    for name in names:
+        (project.folder / name).write_text("0123456789abcde\n" * 500)
+    llmock.will_read(names[:2], names[2:4], names[4:])
+    job = {"read": names, "schedule": "every 1s", "after_failure": []}
+    # llmock takes four characters for a token, the program three bytes: both stand for the same length.
+    project.live(llmock.base_url, {"nightly": job}, provider={"context_tokens": WINDOW * 4 // 3})
+    project.run("daemon", "--until-done")
+    outcomes = [attempt["outcome"] for attempt in project.document()["history"]]
+    assert outcomes == ["tool_calls", "tool_calls", "tool_calls", "answered"]
+    read = sum(len(message["content"]) for message in project.document()["conversation"] if message["role"] == "tool")
+    assert read > WINDOW * 4  # as it is kept, the conversation would not fit
+    assert llmock.statuses() == [200, 200, 200, 200]
+    assert llmock.report() == (0, [])
+
+
 def test_llmock_catches_a_rest_that_is_cut_short(project: Project, llmock: LlmockServer) -> None:
     project.live(llmock.base_url, provider={"max_tokens": QUOTA // 2})
     assert post(llmock.base_url, sound() | {"max_tokens": QUOTA * 9 // 10}) == 200
