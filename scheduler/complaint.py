@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -13,8 +14,23 @@ from scheduler.state import Billed, Outcome, Usage
 
 LONGEST_REST: Final = 24 * 60 * 60
 
-_TOO_LONG = re.compile(r"context.?(length|window|size)|too long|too many.{0,10}tokens|too large")
-_NO_MODEL = re.compile(r"model\b.{0,200}(does not exist|not found)|not a valid model", re.DOTALL)
+_VALUE_LIMIT = 40
+
+# Searched in the lower case of an error's words, and of its codes with blanks for their underscores. What is too long
+# must be the request: "max_tokens is too large" and a tool's name that is "too long" are cured by no shorter one.
+_TOO_LONG = re.compile(
+    r"context.?(length|window|size)|prompt.?length|token count.{0,40}exceed|too many.{0,10}tokens"
+    r"|\b(prompt|input|request|messages?)\b[^.\[]{0,30}\btoo (long|large)"
+)
+_NO_MODEL = re.compile(
+    r"\bmodel\b:?(\s\S+){0,3}?\s(does not exist|not exist|not found)"
+    r"|not a valid model|\b(invalid|unknown|no such) model\b|^model decommissioned$"
+)
+_NO_KEY = re.compile(r"(invalid|incorrect|wrong|expired) api.?key|api.?key (is )?(not valid|invalid|expired)")
+_NO_CREDIT = re.compile(r"insufficient (quota|balance|credit|funds)|billing (not active|hard limit)|^1113$")
+_ABOUT_MODEL = re.compile(r"model|deployment|engine|endpoint")
+
+_FILTERED = frozenset({"content_filter", "content_policy_violation", "data_inspection_failed", "flagged_input"})
 
 
 def judge_error(status: int, headers: list[tuple[str, str]], error: object, usage: Usage | None) -> AskFailed:
@@ -26,31 +42,42 @@ def judge_error(status: int, headers: list[tuple[str, str]], error: object, usag
     codes = _codes(error)
     known = status if status >= 400 else next((int(code) for code in codes if re.fullmatch("[45][0-9]{2}", code)), 400)
     words = _words(error).strip()
-    outcome, rests = _classify(known, codes, " ".join([*codes, words]).lower().replace("_", " "))
+    outcome, rests = _classify(known, codes, words.lower())
     asked = [value for name, value in headers if name == "retry-after"] if rests in ("retry", "outage") else []
     retry_after = next((seconds for value in asked if (seconds := _seconds(value)) is not None), None)
-    ignored = f" (Retry-After {', '.join(asked)} is ignored)" if asked and retry_after is None else ""
+    note = ""  # before the words, which may be so long that their end is cut off
+    if asked and retry_after is None:
+        note = f" (Retry-After {', '.join(map(_shown, asked[:2]))} is ignored)"
+    elif known == 404 and not any(map(_ABOUT_MODEL.search, [*codes, words.lower()])):
+        note = " (the model or base_url is wrong)"
     said = f"{status}" if known in (status, 400) else f"{status} with error {known}"
-    billed: Billed = "yes" if usage else "no" if 400 <= status < 500 else "maybe"
-    reason = f"{said}: {words or _phrase(status)}{ignored}"
+    # Some say by a 4xx that they cannot use what the model has written: that was work.
+    refused_before_work = 400 <= status < 500 and not (isinstance(error, dict) and "failed_generation" in error)
+    billed: Billed = "yes" if usage else "no" if refused_before_work else "maybe"
+    reason = f"{said}{note}: {words or _phrase(status)}"
     return AskFailed(outcome=outcome, reason=reason, billed=billed, rests=rests, retry_after=retry_after)
 
 
 def _classify(status: int, codes: list[str], words: str) -> tuple[Outcome, str]:
     """Return the outcome, and who rests after it: the provider, the model, by steps, or nobody."""
-    if "content_filter" in codes or "flagged_input" in codes:
+    plain_codes = [code.replace("_", " ") for code in codes]
+
+    def says(pattern: re.Pattern[str]) -> bool:
+        return any(map(pattern.search, [*plain_codes, words]))
+
+    if _FILTERED & {*codes}:
         return "filtered", "none"
-    if "insufficient_quota" in codes:
+    if any(map(_NO_CREDIT.search, plain_codes)) or (status == 429 and _NO_CREDIT.search(words)):
         return "refused", "provider"
     if "model_not_found" in codes:
         return "refused", "model"
-    if status in (401, 402, 403):
+    if status in (401, 402, 403) or (status in (400, 422) and says(_NO_KEY)):
         return "refused", "provider"
-    if status == 413 or (status == 429 and "too large" in words) or (status in (400, 422) and _TOO_LONG.search(words)):
+    if status == 413 or (status == 429 and "too large" in words) or (status in (400, 422) and says(_TOO_LONG)):
         return "context_too_long", "none"
     if status == 429:
         return "rate_limited", "retry"
-    if status == 404 or (status < 500 and _NO_MODEL.search(words)):
+    if status == 404 or (status < 500 and says(_NO_MODEL)):
         return "refused", "model"
     return "http_error", "outage" if status >= 500 else "none"
 
@@ -71,11 +98,28 @@ def _words(error: object) -> str:
         return "; ".join(filter(None, map(_words, error)))
     if not isinstance(error, dict):
         return ""
-    metadata = error.get("metadata")
-    raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    said = (_words(error.get(name)) for name in ("error", "message", "msg", "detail", "title"))
+    said = (_words(error.get(name)) for name in ("error", "message", "msg", "detail", "errors", "title"))
     first = next(filter(None, said), "")
-    return f"{first} ({raw})" if isinstance(raw, str) and raw else first
+    place = error.get("loc")
+    if first and isinstance(place, list):
+        first = f"{'.'.join(map(str, place))}: {first}"
+    metadata = error.get("metadata")
+    raw = _raw(metadata.get("raw")) if isinstance(metadata, dict) else ""
+    return f"{first} ({raw})" if first and raw else first or raw
+
+
+def _raw(value: object) -> str:
+    """Return the sentence in what another provider, further up, has answered: an object, JSON in a text, or text."""
+    if not isinstance(value, str):
+        return _words(value)
+    try:
+        return _words(json.loads(value)) or value
+    except (ValueError, RecursionError):
+        return value
+
+
+def _shown(value: str) -> str:
+    return value if len(value) <= _VALUE_LIMIT else f"of {len(value)} characters"
 
 
 def _phrase(status: int) -> str:

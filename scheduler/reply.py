@@ -21,6 +21,12 @@ _LABEL_LIMIT = 200
 _STREAM = re.compile(rb"(data|event|id|retry)?:")
 _TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
 
+_FINISHES = {
+    **dict.fromkeys(("max_tokens", "model_length", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("insufficient_system_resource", "network_error"), "error"),
+    "sensitive": "content_filter",
+}
+
 
 def judge_response(status: int, headers: Iterable[tuple[str, str]], body: bytes) -> dict[str, Any] | AskFailed:
     """Return the reply as a mapping of `message`, `finish_reason`, `usage`, `id` and `billed`, or why there is none.
@@ -42,10 +48,9 @@ def judge_response(status: int, headers: Iterable[tuple[str, str]], body: bytes)
         return _failed("http_error", f"{status}: redirected to {place}, and base_url is all that is asked", billed="no")
     root = value[0] if isinstance(value, list) and value and status >= 400 else value
     reply = root if isinstance(root, dict) else {}
-    error = reply.get("error") or _first_choice(reply).get("error") or reply.get("object") == "error"
-    if error or not 200 <= status < 300:
-        told = error if isinstance(error, dict | list | str) else reply
-        return judge_error(status, fields, told or _page(body), read_usage(reply.get("usage")))
+    told = _told_error(reply)
+    if told or not 200 <= status < 300:
+        return judge_error(status, fields, told or reply or _page(body), read_usage(reply.get("usage")))
     if fault or root is not reply:
         return _failed("malformed_reply", f"{status}: {fault or 'JSON, but no object'}")
     return _judge_choice(reply, status)
@@ -96,6 +101,14 @@ def _finite(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def _told_error(reply: dict[str, Any]) -> object:
+    """Return the error that a reply tells, with what stands beside it where it is no object of its own."""
+    for holder in (reply, _first_choice(reply)):
+        if error := holder.get("error"):
+            return error if isinstance(error, dict | list) else holder
+    return reply if reply.get("object") == "error" else None
+
+
 def _first_choice(reply: Mapping[str, Any]) -> dict[str, Any]:
     choices = reply.get("choices")
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
@@ -106,7 +119,7 @@ def _first_choice(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 def _judge_choice(reply: dict[str, Any], status: int) -> dict[str, Any] | AskFailed:
     choice = _first_choice(reply)
-    finish = _label(choice.get("finish_reason"))
+    finish = _finish(choice.get("finish_reason"))
     usage = read_usage(reply.get("usage"))
     billed: Billed = "yes" if usage else "maybe"
     message = choice.get("message")
@@ -114,12 +127,13 @@ def _judge_choice(reply: dict[str, Any], status: int) -> dict[str, Any] | AskFai
         if finish == "content_filter":
             return _failed("filtered", f"{status}: the reply was filtered", billed=billed)
         return _failed("malformed_reply", f"{status}: no choice with a message", billed=billed)
+    refusal = _refusal(message)
     message = message | {"role": "assistant", "content": _text(message.get("content"))}
     if not message.get("tool_calls"):
         message.pop("tool_calls", None)
     if finish == "error":
         return _failed("http_error", f"{status}: the provider failed in mid-reply", billed=billed)
-    if refusal := _refusal(message):
+    if refusal and not (message["content"] or message.get("tool_calls")):
         return _failed("filtered", f"{status}: the model refused: {refusal}", billed=billed)
     if fault := _message_fault(message):
         return _failed("malformed_reply", f"{status}: {fault}", billed=billed)
@@ -145,9 +159,17 @@ def _is_text(part: Mapping[str, Any]) -> bool:
 
 
 def _refusal(message: Mapping[str, Any]) -> str:
-    refusal = message.get("refusal")
-    said = message["content"] or message.get("tool_calls")
-    return refusal.strip() if isinstance(refusal, str) and not said else ""
+    """Return what the model says in place of an answer: a field of the message, or a part of its content."""
+    content = message.get("content")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    said = [holder.get("refusal") for holder in (message, *parts)]
+    return " ".join(text.strip() for text in said if isinstance(text, str)).strip()
+
+
+def _finish(value: object) -> str | None:
+    """Return the finish reason in lower case, and by its usual name where a provider has one of its own."""
+    finish = (_label(value) or "").lower()
+    return _FINISHES.get(finish, finish) or None
 
 
 def _message_fault(message: Mapping[str, Any]) -> str:
