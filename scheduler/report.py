@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from scheduler.doubt import WRITTEN_CALL, is_written_call
 from scheduler.job import Problem
 from scheduler.state import PROGRESS, Attempt, State, utc
 from scheduler.text import dots, indent, json_text, one_line, printable, table
@@ -232,8 +233,9 @@ def show_text(state: State, max_attempts: int, path: str, *, rehearsal: bool, ed
     parts += ["", "ATTEMPTS"]
     parts += [f"  {_attempt(entry)}" for entry in state["history"]] or ["  (none)"]
     if state["answer"] is not None:
-        mark = f", {NO_EVIDENCE}" if lacks_evidence(state, reads) else ""
-        parts += ["", f"ANSWER (unreviewed{mark})"]
+        doubts = [NO_EVIDENCE] if lacks_evidence(state, reads) else []
+        doubts += [WRITTEN_CALL] if is_written_call(state["answer"]) else []
+        parts += ["", f"ANSWER ({', '.join(['unreviewed', *doubts])})"]
         parts.append(indent(state["answer"]))
     return printable("\n".join(parts))
 

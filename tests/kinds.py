@@ -87,7 +87,12 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "messages too long": (400, error("All messages are too long."), "context_too_long none no", "All messages"),
     "prompt length": (400, error("maximum prompt length is 8"), "context_too_long none no", "prompt length"),
     "token count": (400, error("The input token count (9) exceeds 8"), "context_too_long none no", "token count"),
-    "a long name": (400, error("tools[0].name: string too long", "string_above_max_length"), "http_error none no", ""),
+    "a long name": (
+        400,
+        error("messages[0].name: string too long", "string_above_max"),
+        "http_error none no",
+        "",
+    ),
     "a large max_tokens": (400, error(MODEL_LIMIT, "invalid_value"), "http_error none no", "max_tokens is too large"),
     "unknown parameter": (400, error("'stop' unknown", "unsupported_parameter"), "http_error none no", "'stop'"),
     "failed generation": (400, error("bad call", failed_generation="{"), "http_error none maybe", "400: bad call"),

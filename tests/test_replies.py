@@ -21,15 +21,16 @@ import pytest
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.checkpoint import hold
 from scheduler.document import parse
+from scheduler.doubt import WRITTEN_CALL
 from scheduler.errors import AskFailed
 from scheduler.gateway import Exchange, interrupt_all
 from scheduler.job import Provider
 from scheduler.ledger import ledger_of
-from scheduler.report import event_line
+from scheduler.report import event_line, show_text
 from scheduler.rests import lift, read_rests
 from scheduler.state import OUTCOMES, PROGRESS, State
 from scheduler.tools import Tool
-from tests.kinds import KINDS, Kind
+from tests.kinds import KINDS, Kind, reply
 from tests.recorded_outcomes import RECORDED
 from tests.support import Project, wait_until
 
@@ -227,6 +228,43 @@ def test_each_kind_of_reply_has_its_outcome_after_one_request(
     caplog.set_level(logging.DEBUG)
     check_slice(KINDS[name], name, replies, tmp_path)
     assert PART.decode() not in caplog.text
+
+
+MADE = '{"name": "look", "arguments": {}}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "flagged"),
+    [
+        (MADE, True),
+        (f"[{MADE}, {MADE}]", True),
+        (f"I look:\n```json\n{MADE}\n```\n", True),
+        (f'{{"type": "function", "function": {MADE}}}', True),
+        (f'{{"tool_calls": [{MADE}]}}', True),
+        ('{"name": "look", "parameters": {"a": 1}}', True),
+        ('{"function": "look", "arguments": {}}', True),
+        (f"<tool_call>\n{MADE}\n</tool_call>", True),
+        ("[TOOL_CALLS]look{}", True),
+        ("<function=look></function>", True),
+        ("<|python_tag|>look.call()", True),
+        ("<\uff5ctool\u2581calls\u2581begin\uff5c>look", True),
+        ("fin", False),
+        ('{"name": "Alice", "age": 30}', False),
+        ('["look"]', False),
+        ("[]", False),
+        ("```python\nlook(1)\n```", False),
+        ("Shipping takes 3 to 5 days; the function look and its arguments are described in a.md.", False),
+    ],
+)
+def test_a_call_that_was_written_as_text_is_an_answer_that_show_flags(
+    answer: str, flagged: bool, replies: Replies, tmp_path: Path
+) -> None:
+    kind = Kind(status=200, body=reply(content=answer), outcome="answered", rests="none", billed="yes", words="")
+    state = take(tmp_path / "nightly.json", replies.add(f"written {answer}", kind)).state
+    assert (state["status"], state["answer"]) == ("done", answer)
+    shown = show_text(state, 4, "p", rehearsal=False, edited=False, reads=False)
+    assert (f"ANSWER (unreviewed, {WRITTEN_CALL})" in shown) == flagged
+    assert ("ANSWER (unreviewed)" in shown) == (not flagged)
 
 
 # ---- no reply at all
