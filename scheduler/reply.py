@@ -19,7 +19,7 @@ REPLY_LIMIT: Final = 1024 * 1024
 
 _LABEL_LIMIT = 200
 _STREAM = re.compile(rb"(data|event|id|retry)?:")
-_TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 
 _FINISHES = {
     **dict.fromkeys(("max_tokens", "model_length", "model_context_window_exceeded"), "length"),

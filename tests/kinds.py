@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+KEY = "sk-Canary/7+xQ=zt9\"Lm'w84"
 USAGE = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
 DONE = {
     "id": "c1",
@@ -259,6 +260,12 @@ ROWS: dict[str, tuple[Any, ...]] = {
         *("answered none yes", "fin"),
     ),
     "padded": (200, b"\n" * 100 + json.dumps(DONE | {"usage": None}).encode(), "answered none maybe", "fin"),
+    # the key told back
+    "key in an error": (401, error(f"Bearer {KEY} is unknown"), "refused provider no", "401: Bearer *** is unknown"),
+    "key in an answer": (200, reply(content=f"fin {KEY}"), "answered none yes", "fin ***"),
+    "key in thoughts": (200, reply(content="", thoughts=KEY, tool_calls=[call()]), "tool_calls none yes", "***"),
+    "key in an id": (200, reply(content="", tool_calls=[call(call_id=KEY)]), "tool_calls none yes", '"***"'),
+    "key in arguments": (200, reply(content="", tool_calls=[call({"a": KEY})]), "tool_calls none yes", "***"),
     # usage
     "usage missing": (200, {"choices": DONE["choices"]}, "answered none maybe", "fin"),
     "usage null": (200, used(None), "answered none maybe", "fin"),

@@ -21,20 +21,20 @@ import pytest
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.checkpoint import hold
 from scheduler.document import parse
-from scheduler.doubt import WRITTEN_CALL
+from scheduler.doubt import WRITTEN_CALL, is_written_call
 from scheduler.errors import AskFailed
 from scheduler.gateway import Exchange, interrupt_all
 from scheduler.job import Provider
 from scheduler.ledger import ledger_of
+from scheduler.reply import judge_response
 from scheduler.report import event_line, show_text
 from scheduler.rests import lift, read_rests
 from scheduler.state import OUTCOMES, PROGRESS, State
 from scheduler.tools import Tool
-from tests.kinds import KINDS, Kind, reply
+from tests.kinds import KEY, KINDS, Kind, error, reply
 from tests.recorded_outcomes import RECORDED
 from tests.support import Project, wait_until
 
-KEY = "sk-Canary/7+xQ=zt9\"Lm'w84"
 PART = KEY[:15].encode()  # before its quotes, which JSON and repr escape
 TASK = "How many days does shipping take?"
 RESTING = {  # the model that rests ("" for all), and whether the rest ends by itself
@@ -230,6 +230,28 @@ def test_each_kind_of_reply_has_its_outcome_after_one_request(
     assert PART.decode() not in caplog.text
 
 
+HOSTILE = {
+    "titles": b"<title " * 40_000,
+    "open title": b"<title" + b" " * 250_000,
+    "models": json.dumps(error("model " * 40_000)).encode(),
+    "one model": json.dumps(error("model " + "a" * 250_000)).encode(),
+    "blanks": json.dumps(error("model" + " " * 250_000)).encode(),
+    "inputs": json.dumps(error("input " * 40_000)).encode(),
+    "token counts": json.dumps(error("token count " * 20_000)).encode(),
+    "brackets": json.dumps(error("P", metadata={"raw": "[" * 250_000})).encode(),
+    "fences": json.dumps(reply(content="```\n" * 60_000)).encode(),
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_no_body_takes_more_time_than_its_length(body: bytes) -> None:
+    start = time.process_time()
+    for status in (200, 400, 404, 429):
+        judge_response(status, [], body)
+    is_written_call(body.decode())
+    assert time.process_time() - start < 2  # a scan that starts anew at each place takes ten
+
+
 MADE = '{"name": "look", "arguments": {}}'
 
 
@@ -354,17 +376,17 @@ def test_each_recorded_reply_has_the_outcome_of_the_table(
     found = sorted(Path(__file__).resolve().parents[2].glob("*/recorded/*.json"))
     assert {path.stem for path in found} in (set(RECORDED), set())
 
-    def fault(path: Path) -> str:
+    def check(path: Path) -> str:
         folder = tmp_path / path.stem
         folder.mkdir(0o700)
         try:
             check_slice(read_recorded(path), path.stem, replies, folder)
-        except (AssertionError, ValueError) as error:
-            return f"{path.stem}: {error}"
+        except (AssertionError, ValueError) as fault:
+            return f"{path.stem}: {fault}"
         return ""
 
     with ThreadPoolExecutor(8) as pool:  # a slice mostly waits for the disk
-        faults = [*filter(None, pool.map(fault, found))]
+        faults = [*filter(None, pool.map(check, found))]
     with capsys.disabled():
         print(f"\n{len(found)} recorded replies ran{'' if found else ': there are none beside this repository'}")
     assert not faults, "\n".join(faults)
