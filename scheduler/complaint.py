@@ -41,7 +41,7 @@ def judge_error(status: int, headers: list[tuple[str, str]], error: object, usag
     """
     codes = _codes(error)
     known = status if status >= 400 else next((int(code) for code in codes if re.fullmatch("[45][0-9]{2}", code)), 400)
-    words = _words(error).strip()
+    words = words_of(error).strip()
     outcome, rests = _classify(known, codes, words.lower())
     asked = [value for name, value in headers if name == "retry-after"] if rests in ("retry", "outage") else []
     retry_after = next((seconds for value in asked if (seconds := _seconds(value)) is not None), None)
@@ -90,15 +90,15 @@ def _codes(error: object) -> list[str]:
     return [*named, *(name for name in ("flagged_input",) if isinstance(metadata, dict) and metadata.get(name))]
 
 
-def _words(error: object) -> str:
-    """Find the sentence in an error of any of the usual shapes."""
+def words_of(error: object) -> str:
+    """Return the sentence in an error of any of the usual shapes, or nothing."""
     if isinstance(error, str):
         return error
     if isinstance(error, list):
-        return "; ".join(filter(None, map(_words, error)))
+        return "; ".join(filter(None, map(words_of, error)))
     if not isinstance(error, dict):
         return ""
-    said = (_words(error.get(name)) for name in ("error", "message", "msg", "detail", "errors", "title"))
+    said = (words_of(error.get(name)) for name in ("error", "message", "msg", "detail", "errors", "title"))
     first = next(filter(None, said), "")
     place = error.get("loc")
     if first and isinstance(place, list):
@@ -111,9 +111,9 @@ def _words(error: object) -> str:
 def _raw(value: object) -> str:
     """Return the sentence in what another provider, further up, has answered: an object, JSON in a text, or text."""
     if not isinstance(value, str):
-        return _words(value)
+        return words_of(value)
     try:
-        return _words(json.loads(value)) or value
+        return words_of(json.loads(value)) or value
     except (ValueError, RecursionError):
         return value
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from scheduler.complaint import judge_error
+from scheduler.complaint import judge_error, words_of
 from scheduler.conversation import read_usage
 from scheduler.document import no_constant, read_object, unique
 from scheduler.errors import AskFailed
@@ -106,7 +106,8 @@ def _told_error(reply: dict[str, Any]) -> object:
     for holder in (reply, _first_choice(reply)):
         if error := holder.get("error"):
             return error if isinstance(error, dict | list) else holder
-    return reply if reply.get("object") == "error" else None
+    plain = "choices" not in reply and words_of(reply)  # some tell an error by a code and a message alone
+    return reply if reply.get("object") == "error" or plain else None
 
 
 def _first_choice(reply: Mapping[str, Any]) -> dict[str, Any]:
