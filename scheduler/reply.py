@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from scheduler.complaint import judge_error, words_of
-from scheduler.conversation import read_usage
 from scheduler.document import no_constant, read_object, unique
 from scheduler.errors import AskFailed
+from scheduler.judgement import read_usage
 from scheduler.state import Billed, Outcome
 
 REPLY_LIMIT: Final = 1024 * 1024

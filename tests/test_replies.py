@@ -21,16 +21,17 @@ import pytest
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.checkpoint import hold
 from scheduler.document import parse
-from scheduler.doubt import WRITTEN_CALL, is_written_call
-from scheduler.errors import AskFailed
+from scheduler.doubts import CALL_AS_TEXT, plain_doubts
+from scheduler.errors import AskFailed, RequestRefused
 from scheduler.gateway import Exchange, interrupt_all
 from scheduler.job import Provider
 from scheduler.ledger import ledger_of
 from scheduler.reply import judge_response
-from scheduler.report import event_line, show_text
+from scheduler.report import event_line
 from scheduler.rests import lift, read_rests
-from scheduler.state import OUTCOMES, PROGRESS, State
+from scheduler.state import OUTCOMES, PROGRESS, State, new_state
 from scheduler.tools import Tool
+from scheduler.transcript import show_text
 from tests.kinds import KEY, KINDS, Kind, error, reply
 from tests.recorded_outcomes import RECORDED
 from tests.support import Project, wait_until
@@ -210,12 +211,21 @@ def check_slice(kind: Kind, name: str, replies: Replies, folder: Path) -> None:
 
 
 def check_next(name: str, replies: Replies, path: Path) -> None:
-    """Take the slice after a reply, once nothing rests: its request is valid, and none is sent after an answer."""
+    """Take the slice after a reply, once nothing rests: its request is valid, and none is sent after an answer.
+
+    Nor is one sent that would be no shorter than a request which was too long.
+    """
     mend(path)
-    final = parse(path.read_bytes())["status"] == "done"
-    after = take(path, replies.add(f"{name} next", PLAIN)).state
+    before = parse(path.read_bytes())
+    url = replies.add(f"{name} next", PLAIN)
     following = replies.asked(f"{name} next")
-    assert len(following) == (not final)
+    if before["history"][-1]["outcome"] == "context_too_long":
+        with pytest.raises(RequestRefused, match="as too long"):
+            take(path, url)
+        assert (following, parse(path.read_bytes())) == ([], before)
+        return
+    after = take(path, url).state
+    assert len(following) == (before["status"] != "done")
     assert [fault for body in following for fault in request_faults(body)] == []
     assert parse(path.read_bytes()) == after
     assert after["status"] == "done"
@@ -248,7 +258,7 @@ def test_no_body_takes_more_time_than_its_length(body: bytes) -> None:
     start = time.process_time()
     for status in (200, 400, 404, 429):
         judge_response(status, [], body)
-    is_written_call(body.decode())
+    [*plain_doubts(new_state(TASK, "m") | {"answer": body.decode()}, False)]
     assert time.process_time() - start < 2  # a scan that starts anew at each place takes ten
 
 
@@ -285,8 +295,7 @@ def test_a_call_that_was_written_as_text_is_an_answer_that_show_flags(
     state = take(tmp_path / "nightly.json", replies.add(f"written {answer}", kind)).state
     assert (state["status"], state["answer"]) == ("done", answer)
     shown = show_text(state, 4, "p", rehearsal=False, edited=False, reads=False)
-    assert (f"ANSWER (unreviewed, {WRITTEN_CALL})" in shown) == flagged
-    assert ("ANSWER (unreviewed)" in shown) == (not flagged)
+    assert (f"DOUBT: {CALL_AS_TEXT}" in shown) == flagged
 
 
 # ---- no reply at all
