@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import functools
+import json
 import os
 import re
 import stat
@@ -102,8 +103,14 @@ def without(value: Any, secrets: Sequence[str]) -> Any:
 
     Shorter ones than SHORTEST stay: they are placeholders such as "ollama", which an answer may well contain.
     """
-    long = [secret for secret in secrets if len(secret) >= SHORTEST]
+    long = [spelling for secret in secrets if len(secret) >= SHORTEST for spelling in _in_json(secret)]
     return _without(value, long) if long else value
+
+
+def _in_json(secret: str) -> Sequence[str]:
+    """Spell a secret as it stands in a text, and as in a text of JSON such as the arguments of a call."""
+    escaped = json.dumps(secret)[1:-1]
+    return escaped.replace("/", "\\/"), escaped, secret
 
 
 def _without(value: Any, secrets: Sequence[str]) -> Any:

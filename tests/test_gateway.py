@@ -1327,3 +1327,10 @@ def test_a_key_that_json_escapes_hid_is_taken_out_of_the_reply(serve) -> None:
     echo = json.dumps(reply(content=key)).replace("sk/live", "\\u0073k\\/live")
     assert key not in echo
     assert ask(serve(answer(echo.encode())).url, key)["message"]["content"] == "***"
+
+
+def test_a_key_inside_the_json_text_of_arguments_is_taken_out_of_the_reply(serve) -> None:
+    for spelled in (json.dumps({"key": KEY}), json.dumps({"key": KEY}).replace("/", "\\/")):
+        call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": spelled}}
+        found = ask(serve(answer(reply(content=None, tool_calls=[call]))).url)
+        assert json.loads(found["message"]["tool_calls"][0]["function"]["arguments"]) == {"key": "***"}
