@@ -14,7 +14,7 @@ _MONTH: Final = (
 _UNIT: Final = (
     "%|‰|°[CF]?|[€$£¥]|(?:EUR|USD|GBP|CHF|JPY|[kMGT]i?B|bytes?|[kMGT]?bit/s|[kMG]?Hz|[kM]?Wh?|[mk]?V|m?A|K"
     "|[nµmck]?m|[mk]?g|t|[mc]?l|ml|kcal|px|dpi|[mµn]?s|min|h|d|seconds?|minutes?|hours?|days?|weeks?|months?|years?"
-    r"|tokens?|requests?|items?|pieces?|percent)\b"
+    r"|tokens?|requests?|items?|pieces?|percent|euros?|dollars?|cents?|pounds?|francs?)\b"
 )
 _NUMBER: Final = r"\d(?:[\d.,'\u00a0\u202f]{0,30}\d)?"
 _ENDING: Final = (
