@@ -30,6 +30,10 @@ BUSY_SECONDS = 5.0
 APPLICATION_ID = 0x72657375  # "resu"
 
 
+class Senseless(sqlite3.DataError):
+    """A row holds what this program never writes; a transaction tells it as LedgerDamaged."""
+
+
 _abandoned: list[Connection] = []
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 

@@ -20,6 +20,7 @@ from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen
 from scheduler.sources import check_source
 from scheduler.state import State, is_final, is_open, same_task, utc
+from scheduler.tick import as_refusal
 from scheduler.trigger import last_point
 
 
@@ -71,7 +72,7 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
         checkpoint=str(plan.path),
     )
     try:
-        found, facts, since = _read(plan, now)
+        found, facts, since = look(plan, now)
         row = _with_points(_with_state(row, found, bool(job.read)), job, facts, since, now)
         if found.state is not None:
             row = _with_edits(row, found.state, plan, environ)
@@ -79,15 +80,21 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
             for source in job.read:
                 check_source(source, private)
         return replace(row, model=row.model or known_model(plan, environ))
-    except ResumedError as error:
-        return replace(row, state="blocked", reason=str(error))
+    except Exception as error:  # a fault of the program must not hide the other rows
+        return replace(row, state="blocked", reason=str(as_refusal(error)))
 
 
-def _read(plan: Plan, now: float) -> tuple[Peek, Facts, int]:
+def look(plan: Plan, now: float) -> tuple[Peek, Facts, int]:
+    """Return what is stored of a job, the facts of the due rule, and since when (UTC seconds) it has its schedule.
+
+    Raises what `peek` raises, and LedgerDamaged on a row that would block a slice.
+    """
     found = peek(plan.path)
     with ledger_rows(plan.path.parent) as tx:
         if tx is None:
             return found, Facts(), int(now)
+        if not plan.offline:
+            read_rests(tx, int(now))
         return found, read_facts(tx, plan.path.name), read_seen(tx, plan.sighting, int(now)).since
 
 
