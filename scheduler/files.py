@@ -169,6 +169,24 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+def check_can_write(path: Path) -> None:
+    """Refuse a file or folder that cannot be changed or, where it is missing, not be made; write nothing.
+
+    Raises PermissionRefused, ReadOnlyStorage, NotAFile.
+    """
+    there = path
+    while not os.path.lexists(there):  # False too where a folder on the way is out of reach or none
+        there = there.parent
+    with translated(there):
+        found = there.stat()
+        if there != path:
+            _check_is_folder(there, found)
+        entering = os.X_OK if stat.S_ISDIR(found.st_mode) else 0
+        if not os.access(there, os.W_OK | entering):
+            read_only = os.statvfs(there).f_flag & os.ST_RDONLY
+            raise OSError(errno.EROFS if read_only else errno.EACCES, "")
+
+
 def _check_is_folder(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISDIR(found.st_mode):
         raise NotAFile(path=path, kind=file_kind(found.st_mode), wanted="a directory")

@@ -9,17 +9,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from scheduler.attempt import Order, accept
-from scheduler.due import Plan, known_model, model_of, next_due, plan_job
+from scheduler.due import Plan, model_of, next_due, plan_job
 from scheduler.errors import ProviderNotReady, ResumedError
-from scheduler.files import check_folder, exists
+from scheduler.files import check_can_write, check_folder
 from scheduler.job import Job, JobFile
 from scheduler.keys import read_key
+from scheduler.ledger import NAME
 from scheduler.report import Outlook, change_mark
 from scheduler.roster import Facts
 from scheduler.sources import check_source
 from scheduler.state import State, is_final
-from scheduler.survey import look
+from scheduler.survey import check_next, look
 from scheduler.trigger import clock_change, describe, next_point
 
 MOST_POINTS = 1000
@@ -74,17 +74,19 @@ def _refusal(
 ) -> tuple[ResumedError | None, str]:
     """Return what would block a slice now, and what would only do so once `live` is true."""
     try:
-        if exists(plan.path.parent):
+        if os.path.lexists(plan.path.parent):
             check_folder(plan.path.parent)
+        else:
+            check_can_write(plan.path.parent)
         if damage:
             return damage, ""
         if state is not None and is_final(state):
             return None, ""
+        check_can_write(plan.path.parent)
+        check_can_write(plan.path.with_name(NAME))
         for source in plan.job.read:
             check_source(source, job_file.private)
-        if state is not None:
-            model = known_model(plan, environ) or state["model"]
-            accept(state, Order(task=plan.job.task, model=model, tools=(), job=plan.job.id))
+        check_next(plan, state, environ)
     except ResumedError as error:
         return error, ""
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scheduler.attempt import Order, accept
 from scheduler.checkpoint import Peek, peek
+from scheduler.conversation import Frame, build_request, encode
 from scheduler.due import Plan, known_model, next_due, plan_job
 from scheduler.errors import ResumedError
 from scheduler.job import Job, JobFile
@@ -75,7 +76,9 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
         found, facts, since = look(plan, now)
         row = _with_points(_with_state(row, found, bool(job.read)), job, facts, since, now)
         if found.state is not None:
-            row = _with_edits(row, found.state, plan, environ)
+            row = _with_edits(row, found.state, plan)
+        if row.state in ("ready", "running"):
+            check_next(plan, found.state, environ)
         if row.state == "ready":
             for source in job.read:
                 check_source(source, private)
@@ -136,13 +139,19 @@ def _with_points(row: JobRow, job: Job, facts: Facts, since: int, now: float) ->
     )
 
 
-def _with_edits(row: JobRow, state: State, plan: Plan, environ: Mapping[str, str]) -> JobRow:
-    """Hold the stored task and model against those of jobs.yaml. Raises TaskChanged and ModelChanged."""
+def _with_edits(row: JobRow, state: State, plan: Plan) -> JobRow:
     if is_final(state):
         return row if same_task(state["task"], plan.job.task) else edited_since(row)
     if is_open(state) and row.state != "running":
         row = replace(row, outcome="interrupted", reason="the process of the last attempt ended; it stays counted")
-    accept(
-        state, Order(task=plan.job.task, model=known_model(plan, environ) or state["model"], tools=(), job=plan.job.id)
-    )
     return row
+
+
+def check_next(plan: Plan, state: State | None, environ: Mapping[str, str]) -> None:
+    """Hold the stored task and model against those of jobs.yaml, and the next request against its limit.
+
+    Raises TaskChanged, ModelChanged, RequestRefused. What the readable files add to the request is left aside.
+    """
+    model = known_model(plan, environ) or (state["model"] if state else "")
+    begun = accept(state, Order(task=plan.job.task, model=model, tools=(), job=plan.job.id))
+    encode(build_request(begun, begun["attempts"] + 1, Frame(max_attempts=plan.job.max_attempts)))

@@ -611,7 +611,8 @@ def test_read_only_folder_or_ledger_stops_writers_and_no_reader(case: str, offli
     assert told.code == 77
     told.one_line("job nightly", str(folder), "permission denied")
     assert looked.pop(0).code == 77
-    assert [each.code for each in looked] == [0, 0, 0, 0], looked
+    assert [each.code for each in looked] == [0, 0, 0, 77], looked
+    assert str(victim) in looked[3].about("nightly")
     assert "●○○○" in looked[0].out
     assert listing(folder) == before
     assert counted(folder) == (1, 1)
@@ -657,6 +658,38 @@ def test_checkpoint_below_a_file_is_refused_and_other_jobs_go_on(begun: Project,
     assert begun.document("other")["status"] == "done"
 
 
+@pytest.mark.parametrize(
+    ("case", "code", "words"),
+    [("closed", 77, "permission denied"), ("locked", 77, "permission denied"), ("notes.md", 65, "not a directory")],
+)
+def test_check_names_a_folder_that_cannot_be_made_and_makes_nothing(
+    case: str, code: int, words: str, offline: Project
+) -> None:
+    for name, mode in (("closed", 0o555), ("locked", 0o000)):
+        (offline.folder / name).mkdir()
+        os.chown(offline.folder / name, NOBODY, NOBODY)
+        (offline.folder / name).chmod(mode)
+    offline.live(NOWHERE, jobs(DEMO, nightly=DEMO | {"checkpoint": f"{case}/new/nightly.json"}))
+    before = listing(offline.folder)
+    told, run = as_user(NOBODY, offline, ["check"], ["run", "nightly"])
+    assert (told.code, run.code) == (code, code)
+    assert words in told.about("nightly")
+    assert str(offline.folder / case) in told.about("nightly")
+    assert "other:" not in told.err
+    assert listing(offline.folder) == before
+
+
+def test_check_and_status_name_a_task_that_is_too_long_for_a_request(begun: Project, chat: ChatServer) -> None:
+    begun.live(chat.url, jobs(other={"task": '"' * (4 * 1024 * 1024)}))
+    told = command(begun, "check")
+    assert told.code == 65
+    assert "the request cannot be sent" in told.about("other")
+    assert "the request cannot be sent" in command(begun, "run", "other").about("other")
+    assert row(begun, "other")["state"] == "blocked"
+    assert row(begun)["state"] == "ready"
+    assert chat.count == 0
+
+
 def test_reader_of_another_user_leaves_nothing_that_stops_the_owner(offline: Project) -> None:
     as_user(NOBODY, offline, ["run", "nightly"])
     looked = as_user(0, offline, ["status"], ["show", "nightly"])
@@ -677,7 +710,9 @@ def test_read_only_file_system_stops_writers_and_no_reader(begun: Project, chat:
     for each in (told, tick):
         assert each.code == 74
         each.one_line("job nightly", str(folder), "read-only")
-    assert [each.code for each in looked] == [0, 0, 0, 0], looked
+    assert [each.code for each in looked] == [0, 0, 0, 74], looked
+    assert "read-only" in looked[3].about("nightly")
+    assert "job sealed:" not in looked[3].err  # it is done, and nothing of it is written any more
     assert "●○○○" in looked[0].out
     assert listing(folder) == before
     assert chat.count == 0
