@@ -5,8 +5,7 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     ResumedError
     ├── UsageRefused        the command line
     ├── JobFileUnreadable   jobs.yaml as a whole
-    ├── AccessRefused       the operating system or its modes say no:
-    │                       PermissionRefused, WrongUser, WritableByOthers
+    ├── AccessRefused       the system or its modes say no: PermissionRefused, WrongUser, WritableByOthers
     ├── StorageRefused      the disk says no: DiskFull, ReadOnlyStorage, StorageFailed
     ├── Later               nothing was counted, and it will be due again by itself:
     │                       CheckpointBusy, LedgerBusy, ProviderResting, BudgetSpent, PointTaken, DaemonRunning
@@ -114,9 +113,10 @@ class Later(ResumedError):
 
 
 class CheckpointBusy(Later):
-    """{path} is in use by another process or thread; nothing was counted."""
+    """{path} is in use by {holder}; nothing was counted."""
 
     path: object
+    holder: str = "another process or thread"
 
 
 class LedgerBusy(Later):

@@ -106,9 +106,10 @@ def _with_state(row: JobRow, found: Peek, reads: bool) -> JobRow:
     if state is None:
         return row
     last = state["history"][-1] if state["history"] else None
-    return replace(
+    held = found.record.open if found.record else None
+    row = replace(
         row,
-        state=_job_state(state, found.record.open if found.record else None, row.max_attempts),
+        state=_job_state(state, held, row.max_attempts),
         attempts=state["attempts"],
         outcome=last["outcome"] if last else None,
         reason=NO_EVIDENCE if lacks_evidence(state, reads) else last["reason"] if last else None,
@@ -116,12 +117,16 @@ def _with_state(row: JobRow, found: Peek, reads: bool) -> JobRow:
         answer=state["answer"],
         review=state["review"],
     )
+    if row.state == "running" and held is not None and time.time() > held.deadline:
+        reason = f"attempt {held.attempt} is still held by process {held.owner.pid}, which lives, past its deadline"
+        row = replace(row, reason=reason)
+    return row
 
 
 def _job_state(state: State, admission: Admission | None, max_attempts: int) -> JobState:
     if is_final(state):
         return state["status"]
-    if admission is not None and time.time() <= admission.deadline and is_alive(admission.owner):
+    if admission is not None and is_alive(admission.owner):
         return "running"
     return "exhausted" if state["attempts"] >= max_attempts else "ready"
 

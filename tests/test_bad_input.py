@@ -1315,6 +1315,26 @@ def test_each_state_is_told(begun: Project, chat: ChatServer) -> None:
     assert listing(begun.folder) == before
 
 
+def test_a_stopped_process_past_its_deadline_still_runs_and_is_named(begun: Project) -> None:
+    with chat_server(held=True) as chat:
+        begun.live(chat.url, jobs())
+        with begun.start("run", "other") as process:
+            try:
+                chat.wait_for(1, 60)
+                process.send_signal(signal.SIGSTOP)
+                _alter(begun.path().with_name(".ledger.sqlite3"), "UPDATE admission SET deadline = 1")
+                found = row(begun, "other")
+                told = command(begun, "run", "other")
+            finally:
+                process.kill()
+                process.communicate()
+    assert (found["state"], found["attempts"], found["outcome"]) == ("running", 1, None)
+    assert f"attempt 1 is still held by process {process.pid}, which lives, past its deadline" in found["reason"]
+    assert told.code == 75
+    told.one_line(f"in use by another process ({process.pid})", "nothing was counted")
+    assert row(begun, "other")["outcome"] == "interrupted"  # now it is dead
+
+
 def test_show_prints_the_parts_for_a_person_and_the_document_for_a_program(begun: Project, chat: ChatServer) -> None:
     assert command(begun, "run", "nightly").code == 0
     told = command(begun, "show", "nightly")
