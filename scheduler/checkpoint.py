@@ -51,11 +51,15 @@ SLACK = 256 * 1024
 def locate(path: Path | str) -> Path:
     """Return the one name of a checkpoint: its folder's real path, and its file name as it is.
 
-    Raises UsageRefused on a name that could be the ledger's, a lock's or a sibling's.
+    Raises UsageRefused on a name that could be the ledger's, a lock's or a sibling's, and on one that leads nowhere.
     """
     if fault := checkpoint_name_fault(Path(path).name):
         raise UsageRefused(message=f"{path}: {fault}")
-    return Path(os.path.realpath(Path(path).parent)) / Path(path).name
+    try:
+        return Path(os.path.realpath(Path(path).parent)) / Path(path).name
+    except OSError as error:
+        reason = f"the current folder cannot be told ({error.strerror}); name the file from / on"
+        raise UsageRefused(message=f"{path}: {reason}") from error
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from scheduler.errors import DaemonRunning
 from scheduler.ledger import Admission, read_admissions
 from scheduler.owner import Owner, is_alive
 from scheduler.state import PROGRESS, utc
+from scheduler.text import storable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ def note(tx: Connection, sighting: Sighting, since: int) -> None:
 
 def claim_daemon(tx: Connection, config: str, owner: Owner, now: int) -> None:
     """Enter this process as the daemon of a jobs.yaml. Raises DaemonRunning while another one lives."""
+    config = storable(config)
     row = read_row(tx, "SELECT pid, start, boot, since FROM daemon WHERE config = ?", (config,))
     if row:
         other = Owner(*row[:3])
@@ -89,7 +91,8 @@ def claim_daemon(tx: Connection, config: str, owner: Owner, now: int) -> None:
 
 def release_daemon(tx: Connection, config: str, owner: Owner) -> None:
     """Take this process's entry away."""
-    tx.execute("DELETE FROM daemon WHERE config = ? AND pid = ? AND start = ?", (config, owner.pid, owner.start))
+    mine = (storable(config), owner.pid, owner.start)
+    tx.execute("DELETE FROM daemon WHERE config = ? AND pid = ? AND start = ?", mine)
 
 
 def read_facts(tx: Connection, key: str) -> Facts:
