@@ -143,21 +143,36 @@ os.register_at_fork(after_in_child=_forget_all)
 
 @contextlib.contextmanager
 def read_only(path: Path, version: int) -> Iterator[Connection | None]:
-    """Read one snapshot without writing a row; None where there is no file, or an unfinished one of no bytes.
+    """Read one snapshot without writing a row; None where there is no file, or one whose making was cut off.
 
-    A folder that cannot be written to is read as immutable, and only where no -wal stands beside the file.
+    A folder that cannot be written to is read as immutable, and only where no -wal or -journal stands beside the file.
     """
     with _translated(path):
         if not is_regular(path) or not path.stat().st_size:
             yield None
             return
         mode = "ro"
-        if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
+        beside = (path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal"))
+        if not os.access(path.parent, os.W_OK) and not any(beside):
             mode = "ro&immutable=1"
         with contextlib.closing(_connect(path, mode)) as connection:
+            if _is_half_made(connection):
+                yield None
+                return
             check_identity(connection, path, version)
             connection.execute("BEGIN")
             yield connection
+
+
+def _is_half_made(connection: Connection) -> bool:
+    """Tell whether a journal is to be rolled back: only the first transaction, before WAL is on, can leave one."""
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise
+        return True
+    return False
 
 
 def check_identity(connection: Connection, path: Path, version: int) -> None:

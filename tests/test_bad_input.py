@@ -27,6 +27,7 @@ import pytest
 import scheduler
 from scheduler.checkpoint import hold
 from scheduler.cli import main
+from scheduler.ledger import SCHEMA
 from tests.support import PROGRAM, ROOT, ChatServer, Project, answer, chat_server, tool_calls
 
 KEY = "sk-canary-0123456789"
@@ -941,6 +942,33 @@ def test_ledger_of_no_bytes_is_a_new_one_that_knows_no_file(size: int, begun: Pr
     assert chat.count == 1
     assert command(begun, "adopt", "nightly").code == 0
     assert counted(ledger.parent)[1] == 1
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o500], ids=["a folder to write to", "a read-only folder"])
+def test_ledger_whose_making_was_killed_is_one_that_has_not_begun(mode: int, offline: Project) -> None:
+    folder = offline.path().parent
+    with contextlib.closing(sqlite3.connect(offline.folder / "half", isolation_level=None)) as half:
+        half.execute("PRAGMA cache_size=1")  # so that pages reach the disk before the commit
+        half.execute("BEGIN IMMEDIATE")
+        for statement in SCHEMA.split(";"):
+            half.execute(statement)
+        for suffix in ("", "-journal"):
+            copy = folder / f".ledger.sqlite3{suffix}"
+            shutil.copy(offline.folder / f"half{suffix}", copy)
+            assert copy.stat().st_size > 0
+            copy.chmod(0o600)
+            os.chown(copy, NOBODY, NOBODY)
+    folder.chmod(mode)
+    before = listing(folder)
+    status, show, check = as_user(NOBODY, offline, ["status", "--json"], ["show", "nightly"], ["check"])
+    assert listing(folder) == before
+    found = next(job for job in json.loads(status.out)["jobs"] if job["id"] == "nightly")
+    assert (found["state"], found["attempts"], found["reason"]) == ("ready", 0, None)
+    assert (show.code, "has not begun" in show.err) == (0, True)
+    assert check.code == (0 if mode == 0o700 else 77)
+    folder.chmod(0o700)
+    assert [told.code for told in as_user(NOBODY, offline, ["run", "nightly"])] == [0]
+    assert counted(folder) == (1, 1)
 
 
 def test_document_altered_in_the_ledger_blocks_its_job(begun: Project, chat: ChatServer) -> None:
