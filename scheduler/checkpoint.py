@@ -15,6 +15,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from scheduler import flights
+from scheduler.database import patiently
 from scheduler.document import MAX_BYTES, InvalidDocument, digest, dump, parse
 from scheduler.errors import (
     CheckpointBusy,
@@ -29,6 +30,7 @@ from scheduler.files import (
     check_folder,
     is_regular,
     make_folder,
+    noted,
     publish,
     read_regular,
     remove_leftovers,
@@ -251,6 +253,7 @@ class Checkpoint:
             )
             with contextlib.suppress(ResumedError):
                 self.save(unsent, now)
+            error.add_note(f"Attempt {number} stays counted; nothing was sent.")
             raise
         return counted
 
@@ -263,14 +266,16 @@ class Checkpoint:
         last = settled["history"][-1]
         body = dump(settled)
         version = self.version or Version(1, "")
-        saved = self.ledger.settle(
-            self.path.name, version, last["number"], str(last["outcome"]), body, int(now), verdict
-        )
+        outcome = (last["number"], str(last["outcome"]), body, int(now), verdict)
+        with noted(f"Attempt {last['number']} stays counted; what came of it could not be saved."):
+            saved = patiently(lambda: self.ledger.settle(self.path.name, version, *outcome))
         self.leave()
         if saved is None:
             raise ReplyOrphaned(path=self.path, attempt=last["number"])
         self.version = saved
-        publish(self.path, body)
+        kept = f"The outcome of attempt {last['number']} and any reply are saved in the ledger"
+        with noted(f"{kept}; the file follows at the next tick."):
+            publish(self.path, body)
 
     def replace(self, state: State, now: float, *, archive: Archive | None = None, renew: bool = False) -> None:
         """Commit and publish a document that no attempt led to; `renew` opens the next allowance with it."""

@@ -10,8 +10,9 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from scheduler.errors import (
     DiskFull,
@@ -27,6 +28,8 @@ from scheduler.files import check_writers, create, inode, is_regular, os_refusal
 
 Connection = sqlite3.Connection
 BUSY_SECONDS = 5.0
+PATIENCE = 12
+Saved = TypeVar("Saved")
 APPLICATION_ID = 0x72657375  # "resu"
 
 
@@ -131,6 +134,19 @@ class Database:
         connection.execute("COMMIT")
         check_identity(connection, self.path, self._version)
         connection.execute("PRAGMA journal_mode=WAL")
+
+
+def patiently(save: Callable[[], Saved]) -> Saved:
+    """Save what was paid for, although another process keeps the file locked for up to a minute.
+
+    Raises StorageFailed after that: to say that it is a matter of later would be wrong.
+    """
+    for _ in range(PATIENCE):
+        try:
+            return save()
+        except LedgerBusy as error:
+            path = error.path
+    raise StorageFailed(path=path, reason="another process kept it locked")
 
 
 def _forget_all() -> None:

@@ -70,6 +70,16 @@ def translated(path: Path, purpose: str = "what must be saved") -> Iterator[None
         raise os_refusal(path, error, purpose) from error
 
 
+@contextlib.contextmanager
+def noted(note: str) -> Iterator[None]:
+    """Add to a refusal of the block what became of the attempt."""
+    try:
+        yield
+    except ResumedError as error:
+        error.add_note(note)
+        raise
+
+
 def is_regular(path: Path) -> bool:
     """Tell whether a regular file stands there; False where nothing does. Raises NotAFile on anything else."""
     try:
@@ -248,11 +258,11 @@ def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
     Call it only with the lock held. Raises DiskFull where the space is not there.
     """
     sibling = path.with_name(f".{path.name}.{'0' * 16}.tmp")
-    with translated(path, purpose="the reply (nothing was sent)"):
+    with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
         sibling.unlink(missing_ok=True)  # of a process that was killed between the next two lines
         descriptor = create(sibling)
     try:
-        with translated(path, purpose="the reply (nothing was sent)"):
+        with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
             sibling.unlink(missing_ok=True)
             _allocate(descriptor, before + after)
             os.ftruncate(descriptor, after)
