@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from scheduler.due import Plan, model_of, next_due, plan_job
+from scheduler.due import Plan, model_of, next_due, plan_job, private_paths
 from scheduler.errors import ProviderNotReady, ResumedError
 from scheduler.files import check_can_write, check_folder
 from scheduler.job import Job, JobFile
@@ -85,7 +85,7 @@ def _refusal(
         check_can_write(plan.path.parent)
         check_can_write(plan.path.with_name(NAME))
         for source in plan.job.read:
-            check_source(source, job_file.private)
+            check_source(source, private_paths(job_file, environ))
         check_next(plan, state, environ)
     except ResumedError as error:
         return error, ""

@@ -11,7 +11,7 @@ from pathlib import Path
 from scheduler.attempt import Order, accept
 from scheduler.checkpoint import Peek, peek
 from scheduler.conversation import Frame, build_request, encode
-from scheduler.due import Plan, known_model, next_due, plan_job
+from scheduler.due import Plan, known_model, next_due, plan_job, private_paths
 from scheduler.errors import ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
@@ -29,8 +29,9 @@ def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
     """Return a row for each job of the file, by name, and the rests of every ledger that it uses."""
     now = time.time()
     plans = {name: plan_job(job, job_file.live) for name, job in job_file.jobs.items()}
+    private = private_paths(job_file, environ)
     rows = [
-        job_row(plans[name], environ, now, job_file.private) if name in plans else _refused_row(job_file, name)
+        job_row(plans[name], environ, now, private) if name in plans else _refused_row(job_file, name)
         for name in sorted({*plans, *job_file.refused})
     ]
     rests = [rest for folder in sorted({plan.path.parent for plan in plans.values()}) for rest in _rests(folder, now)]

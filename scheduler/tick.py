@@ -14,7 +14,7 @@ from typing import Any
 from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.checkpoint import Checkpoint, hold, peek
-from scheduler.due import Plan, is_missed, model_of, owed_point, plan_job
+from scheduler.due import Plan, is_missed, model_of, owed_point, plan_job, private_paths
 from scheduler.errors import CheckpointMoved, EntryRefused, ProgramFault, ResumedError
 from scheduler.files import check_folder, make_folder
 from scheduler.job import Job, JobFile
@@ -215,8 +215,7 @@ def _load(held: Checkpoint, order: Order, emit: Callable[[dict[str, Any]], objec
 def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[Order, Ask]:
     """Do the preflight: key, URL, client, model and readable files. Raises Blocked; nothing is counted by it."""
     plan, job = turn.plan, turn.plan.job
-    credentials = environ.get("CREDENTIALS_DIRECTORY")
-    private = (*job_file.private, *([Path(credentials)] if credentials else []))
+    private = private_paths(job_file, environ)
     for source in job.read:
         check_source(source, private)
     listing = list_sources(job.read, private)
