@@ -55,15 +55,19 @@ class Database:
         _databases.add(self)
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self, wait: float | None = None) -> Iterator[Connection]:
         """Run one durable transaction; any exception inside it undoes it.
 
-        Raises LedgerBusy after 5 s of waiting, DiskFull, StorageFailed, LedgerDamaged, LedgerForeign and the refusals
-        of access.
+        Raises LedgerBusy after `wait` seconds, by default 5, DiskFull, StorageFailed, LedgerDamaged, LedgerForeign and
+        the refusals of access.
         """
         with self._lock, _translated(self.path):
             connection = self._current()
-            connection.execute("BEGIN IMMEDIATE")
+            _set_wait(connection, BUSY_SECONDS if wait is None else wait)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            finally:
+                _set_wait(connection, BUSY_SECONDS)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -124,6 +128,12 @@ class Database:
 
     def _prepare(self, connection: Connection) -> None:
         connection.execute("PRAGMA synchronous=FULL")
+        if _is_new(connection):  # looked at first, so that opening waits for no writer
+            self._make(connection)
+        check_identity(connection, self.path, self._version)
+        connection.execute("PRAGMA journal_mode=WAL")
+
+    def _make(self, connection: Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
         if _is_new(connection):
             # Committed before WAL is on, so that a lost -wal leaves a ledger without rows, never one without tables.
@@ -132,8 +142,6 @@ class Database:
             connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version={self._version}")
         connection.execute("COMMIT")
-        check_identity(connection, self.path, self._version)
-        connection.execute("PRAGMA journal_mode=WAL")
 
 
 def patiently(save: Callable[[], Saved]) -> Saved:
@@ -147,6 +155,10 @@ def patiently(save: Callable[[], Saved]) -> Saved:
         except LedgerBusy as error:
             path = error.path
     raise StorageFailed(path=path, reason="another process kept it locked")
+
+
+def _set_wait(connection: Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
 
 
 def _forget_all() -> None:
