@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
+import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from scheduler.calls import answer_calls, result_room
 from scheduler.checkpoint import Checkpoint, Emit
-from scheduler.conversation import Frame, Judgement, build_request, encode, judge, read_usage, tool_message, well_formed
+from scheduler.conversation import Frame, build_request
 from scheduler.document import InvalidDocument, dump
 from scheduler.errors import AskFailed, ModelChanged, TaskChanged
+from scheduler.judgement import judge, read_usage
 from scheduler.ledger import Claim
 from scheduler.rests import Cause, Verdict
 from scheduler.state import (
@@ -18,9 +22,8 @@ from scheduler.state import (
     OUTCOMES,
     PROGRESS,
     Billed,
-    Evidence,
-    Message,
     Outcome,
+    Sent,
     State,
     is_final,
     new_state,
@@ -29,14 +32,10 @@ from scheduler.state import (
     settle,
     utc,
 )
-from scheduler.text import first_difference
-from scheduler.tools import Called, Tool, call_tool
+from scheduler.text import first_difference, plain_line, well_formed
+from scheduler.tools import Tool
 
 Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-
-# The results of one reply's tool calls together, in characters; within what `Checkpoint.room` holds.
-MOST_RESULTS = 256 * 1024
-TOO_MUCH = "Not shown: the results of one reply may hold {limit} characters together. Ask for less at once."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +57,8 @@ class Order:
     max_attempts: int = MAX_STEPS
     options: Mapping[str, Any] = field(default_factory=dict)
     last_attempt: str = "none"
+    context_tokens: int | None = None
+    replay_fields: str = "keep"
     idempotent: bool = False
     files: Sequence[tuple[str, int]] = ()
     unlisted: int = 0
@@ -87,13 +88,15 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
     if is_final(state):
         return
     frame = _frame(order)
-    request = build_request(state, state["attempts"] + 1, frame)
-    encode(request)
+    built = build_request(state, state["attempts"] + 1, frame)
+    request, sent = built.request, Sent(tokens=built.tokens, cut=list(built.cut))
     with held.room(state):
-        state.update(held.admit(state, _claim(order), order.max_attempts, time.time()))
+        state.update(held.admit(state, _claim(order), sent, order.max_attempts, time.time()))
+        if order.idempotent:
+            request["idempotency_key"] = _idempotency_key(held, state)
         failure: BaseException | None = None
         try:
-            emit({"event": "admitted", "attempt": state["attempts"], "of": order.max_attempts, "point": order.point})
+            emit(_admitted_event(state, order, sent))
             reply: object = ask(request)
         except BaseException as error:
             failure, reply = error, None
@@ -118,7 +121,17 @@ def _frame(order: Order) -> Frame:
         max_attempts=order.max_attempts,
         options=order.options,
         last_attempt=order.last_attempt,
+        context_tokens=order.context_tokens,
+        replay_fields=order.replay_fields,
     )
+
+
+def _idempotency_key(held: Checkpoint, state: State) -> str:
+    """Name this attempt: checkpoint, allowance and number, and a digest that no other folder or ledger comes to."""
+    entry, allowance = state["history"][-1], held.version.allowance if held.version else 1
+    unique = f"{held.path} {allowance} {entry['number']} {entry['started']}"
+    digest = hashlib.sha256(unique.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return f"{urllib.parse.quote(held.path.name)[:100]}-{allowance}-{entry['number']}-{digest}"
 
 
 def _claim(order: Order) -> Claim:
@@ -150,9 +163,9 @@ def _failed(state: State, order: Order, failure: BaseException) -> State:
 def describe_failure(failure: BaseException) -> tuple[Outcome, str, Billed]:
     """Return outcome, reason and billing of an exception that `ask` raised."""
     if isinstance(failure, AskFailed) and failure.outcome in OUTCOMES:
-        return cast(Outcome, failure.outcome), well_formed(failure.reason), cast(Billed, failure.billed)
-    said = well_formed(str(failure))
-    reason = f"{type(failure).__name__}: {said}"[:300] if said else type(failure).__name__
+        return cast(Outcome, failure.outcome), plain_line(failure.reason), cast(Billed, failure.billed)
+    said = str(failure)
+    reason = plain_line(f"{type(failure).__name__}: {said}" if said else type(failure).__name__)
     if isinstance(failure, TimeoutError):
         return "timeout", reason, "maybe"
     return ("error" if isinstance(failure, Exception) else "interrupted"), reason, "maybe"
@@ -160,7 +173,8 @@ def describe_failure(failure: BaseException) -> tuple[Outcome, str, Billed]:
 
 def _replied(state: State, order: Order, reply: object, emit: Emit) -> State:
     judgement = judge(reply, state, order.max_attempts)
-    results, evidence = _run_calls(judgement, order.tools, emit)
+    room = result_room(order.context_tokens)
+    results, evidence = answer_calls(judgement.calls, order.tools, state["conversation"], room, emit)
     known = reply if isinstance(reply, Mapping) else {}
     usage = read_usage(known.get("usage"))
     return settle(
@@ -168,7 +182,7 @@ def _replied(state: State, order: Order, reply: object, emit: Emit) -> State:
         judgement.outcome,
         finished=utc(time.time()),
         max_attempts=order.max_attempts,
-        reason=judgement.reason,
+        reason=plain_line(judgement.reason) if judgement.reason else None,
         billed="yes" if usage else "no" if known.get("billed") == "no" else "maybe",
         finish_reason=_short(known.get("finish_reason")),
         request_id=_short(known.get("id")),
@@ -183,22 +197,6 @@ def _short(value: object) -> str | None:
     return well_formed(value)[:200] if isinstance(value, str) else None
 
 
-def _run_calls(judgement: Judgement, tools: Sequence[Tool], emit: Emit) -> tuple[list[Message], list[Evidence]]:
-    """Answer every call of a reply, in its order, by a tool or by an error result."""
-    messages: list[Message] = []
-    evidence: list[Evidence] = []
-    room = MOST_RESULTS
-    for call in judgement.calls:
-        called = call_tool(tools, call.name, call.arguments)
-        if len(called.text) > room:
-            called = Called(TOO_MUCH.format(limit=MOST_RESULTS), (), False)
-        room -= len(called.text)
-        messages.append(tool_message(call.id, called.text))
-        evidence.extend(called.evidence)
-        emit({"event": "tool_result", "name": call.name, "arguments": call.arguments, "ok": called.ok})
-    return messages, evidence
-
-
 def _save(held: Checkpoint, state: State, settled: State, order: Order, failure: BaseException | None) -> State:
     try:
         dump(settled)
@@ -209,7 +207,7 @@ def _save(held: Checkpoint, state: State, settled: State, order: Order, failure:
             "malformed_reply",
             finished=utc(time.time()),
             max_attempts=order.max_attempts,
-            reason=f"the reply cannot be stored: {error}"[:300],
+            reason=plain_line(f"the reply cannot be stored: {error}"),
         )
     held.save(settled, time.time(), _verdict(order, settled, failure) if order.live else None)
     return settled
@@ -227,6 +225,16 @@ def _verdict(order: Order, settled: State, failure: BaseException | None) -> Ver
         mark=order.mark,
         retry_after=known.retry_after if known else None,
     )
+
+
+def _admitted_event(state: State, order: Order, sent: Sent) -> dict[str, Any]:
+    return {
+        "event": "admitted",
+        "attempt": state["attempts"],
+        "of": order.max_attempts,
+        "point": order.point,
+        "cut": len(sent["cut"]),
+    }
 
 
 def _settled_event(state: State, order: Order) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from scheduler.job import checkpoint_name_fault
 from scheduler.ledger import NAME, Archive, Claim, Ledger, Record, Version, ledger_of, ledger_rows, read_record
 from scheduler.owner import this_process
 from scheduler.rests import Verdict
-from scheduler.state import MAX_STEPS, State, admit, close, is_open, settle, utc
+from scheduler.state import MAX_STEPS, Sent, State, admit, close, is_open, settle, utc
 
 Emit = Callable[[dict[str, Any]], object]
 
@@ -227,14 +227,14 @@ class Checkpoint:
         with reserved(self.path, before=2 * size + SLACK, after=2 * (size + GROWTH) + SLACK):
             yield
 
-    def admit(self, state: State, claim: Claim, max_attempts: int, now: float) -> State:
+    def admit(self, state: State, claim: Claim, sent: Sent, max_attempts: int, now: float) -> State:
         """Count the next attempt in the ledger, then in the file. Raises what `Ledger.admit` refuses.
 
         Where only the file cannot be written, the attempt stays counted with the outcome `error`, billed `no`.
         """
         number = state["attempts"] + 1
         point = None if claim.point is None else utc(claim.point)
-        counted = admit(state, number, point=point, started=utc(now))
+        counted = admit(state, number, point=point, started=utc(now), sent=sent)
         body = dump(counted)
         allowance = self.version.allowance if self.version else 1
         self._flight = (self.path, allowance, number)

@@ -19,9 +19,9 @@ from scheduler.database import Connection, Database, read_only
 from scheduler.document import digest
 from scheduler.errors import CheckpointBusy, LedgerDamaged, PointTaken
 from scheduler.owner import Owner
-from scheduler.report import Archived
 from scheduler.rests import Verdict
 from scheduler.state import utc
+from scheduler.transcript import Archived
 
 NAME = ".ledger.sqlite3"
 VERSION = 1

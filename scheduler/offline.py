@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from scheduler.turns import unframe
+
 MODEL = "offline-demo"
 
 _FILE = re.compile(r"^- (.+) \(\d+ bytes\)$", re.MULTILINE)
@@ -24,7 +26,7 @@ def demo(request: Mapping[str, Any]) -> dict[str, Any]:
     messages = request["messages"]
     opening = next(message["content"] for message in messages if message["role"] == "user")
     task = _NOTE.sub("", opening)
-    read = [message["content"] for message in messages if message["role"] == "tool"]
+    read = [unframe(message["content"]) for message in messages if message["role"] == "tool"]
     call = None if read or request.get("tool_choice") == "none" else _choose_call(request, task, opening)
     if call:
         message = {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -12,9 +12,9 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-from scheduler.conversation import read_usage
 from scheduler.document import no_constant, read_object, unique
 from scheduler.errors import AskFailed
+from scheduler.judgement import read_usage
 from scheduler.state import Billed, Outcome, Usage
 
 REPLY_LIMIT: Final = 1024 * 1024

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from scheduler.job import Problem
-from scheduler.state import PROGRESS, Attempt, State, utc
-from scheduler.text import dots, indent, json_text, one_line, printable, table
+from scheduler.state import PROGRESS, State
+from scheduler.text import dots, json_text, one_line, printable, table
 
 JobState = Literal["ready", "running", "done", "exhausted", "blocked"]
-NO_EVIDENCE = "no evidence: nothing was read"
-KNOWN_FINISHES = frozenset({"stop", "eos", "end_turn", "length", "content_filter", "tool_calls", ""})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +55,6 @@ class Survey:
     live: bool
     jobs: Sequence[JobRow]
     rests: Sequence[RestRow]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Archived:
-    """A document that was set aside: under which allowance, when (UTC seconds), by whom and why."""
-
-    allowance: int
-    at: int
-    who: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +103,10 @@ def event_level(event: Mapping[str, Any]) -> str:
 
 
 _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "admitted": lambda event: f"attempt {event['attempt']} of {event['of']}: counted, asking",
+    "admitted": lambda event: (
+        f"attempt {event['attempt']} of {event['of']}: counted, asking"
+        + (f" (cut from the request: {event['cut']} older results or turns)" if event["cut"] else "")
+    ),
     "tool_result": lambda event: (
         f"tool {one_line(event['name'], 40)} {one_line(event['arguments'])}: {'read' if event['ok'] else 'refused'}"
     ),
@@ -216,70 +207,9 @@ def outlook_text(outlook: Outlook) -> str:
     return printable("\n".join(lines))
 
 
-def lacks_evidence(state: State, reads: bool) -> bool:
-    """Tell whether a job that has something to read (`reads`) was answered without reading any of it."""
-    return reads and state["status"] == "done" and not any(entry["evidence"] for entry in state["history"])
-
-
-def show_text(state: State, max_attempts: int, path: str, *, rehearsal: bool, edited: bool, reads: bool) -> str:
-    """Return task, conversation, attempts and answer for a person."""
-    parts = [f"{path}{' (REHEARSAL: the demo model answers)' if rehearsal else ''}"]
-    parts.append(f"{state['status']}, {state['attempts']} of {max_attempts} attempts, model {state['model']}")
-    if edited:
-        parts.append("task edited since: below is the task that was started, and what belongs to it")
-    parts += ["", "TASK", indent(state["task"]), "", "CONVERSATION"]
-    parts += [indent(turn) for message in state["conversation"] for turn in _turns(message)] or ["  (none)"]
-    parts += ["", "ATTEMPTS"]
-    parts += [f"  {_attempt(entry)}" for entry in state["history"]] or ["  (none)"]
-    if state["answer"] is not None:
-        mark = f", {NO_EVIDENCE}" if lacks_evidence(state, reads) else ""
-        parts += ["", f"ANSWER (unreviewed{mark})"]
-        parts.append(indent(state["answer"]))
-    return printable("\n".join(parts))
-
-
-def state_lines(state: State) -> str:
-    """Return the state of a task in two lines: status and attempts, and the answer or the last reason."""
-    last = state["history"][-1] if state["history"] else None
-    said = f"answer (unreviewed): {state['answer']}" if state["answer"] is not None else ""
-    if last and not said:
-        said = f"last attempt: {last['outcome']}" + (f": {one_line(last['reason'], 300)}" if last["reason"] else "")
-    return printable(f"state: {state['status']}, {state['attempts']} attempts, model {state['model']}\n{said}".rstrip())
-
-
 def survey_json(survey: Survey) -> str:
     """Return what status tells as JSON."""
     return json_text(asdict(survey))
-
-
-def _turns(message: Mapping[str, Any]) -> Iterable[str]:
-    if message.get("content"):
-        yield f"{message['role']}: {message['content']}".replace("\n", "\n  ")
-    for call in message.get("tool_calls") or ():
-        yield f"{message['role']} calls {call['function']['name']} {call['function']['arguments']}"
-
-
-def _attempt(entry: Attempt) -> str:
-    usage = entry["usage"]
-    tokens = f"{usage['total_tokens']} tokens" if usage else "tokens unknown"
-    finish = entry["finish_reason"]
-    parts = [
-        f"{entry['number']}. {entry['started']} to {entry['finished'] or '(open)'}: {entry['outcome'] or 'in flight'}",
-        one_line(entry["reason"], 300) if entry["reason"] else "",
-        f"finish reason {finish} is unknown" if finish is not None and finish not in KNOWN_FINISHES else "",
-        f"billed: {entry['billed']}",
-        tokens,
-        ", ".join(f"read {item['file']}:{item['first']}-{item['last']}" for item in entry["evidence"]),
-    ]
-    return "; ".join(part for part in parts if part)
-
-
-def archive_text(archives: Sequence[Archived]) -> str:
-    """Return a line for each document that was set aside for ever."""
-    lines = [
-        f"  {utc(row.at)} by {row.who}, allowance {row.allowance}: {one_line(row.reason, 300)}" for row in archives
-    ]
-    return printable("\n".join(["", "ARCHIVED", *lines, ""])) if lines else ""
 
 
 def made_progress(state: State) -> bool:

@@ -107,8 +107,19 @@ class Evidence(TypedDict):
 
 
 @with_config(STRICT)
+class Sent(TypedDict):
+    """How large a request was, in estimated tokens, and what of the conversation was cut from it, a phrase each."""
+
+    tokens: Count
+    cut: list[str]
+
+
+@with_config(STRICT)
 class Attempt(TypedDict):
-    """One counted request; `outcome` and `finished` are None while it is in flight. Times are UTC."""
+    """One counted request; `outcome` and `finished` are None while it is in flight. Times are UTC.
+
+    `request` is missing where nothing is known of it.
+    """
 
     number: Annotated[int, Field(ge=1, le=MAX_STEPS)]
     point: Time | None
@@ -121,6 +132,7 @@ class Attempt(TypedDict):
     usage: Usage | None
     billed: Billed
     evidence: list[Evidence]
+    request: NotRequired[Sent]
 
 
 @with_config(STRICT)
@@ -179,13 +191,16 @@ def is_final(state: State) -> bool:
     return state["status"] != "ready"
 
 
-def admit(state: State, number: int, *, point: str | None, started: str) -> State:
+def admit(state: State, number: int, *, point: str | None, started: str, sent: Sent | None = None) -> State:
     """Count attempt `number`, which is one more than the document's. Raises ValueError on any other move."""
     if is_final(state) or is_open(state) or number != state["attempts"] + 1 or number > MAX_STEPS:
         raise ValueError(f"attempt {number} cannot follow {state['attempts']} ({state['status']})")
     counted = state.copy()
     counted["attempts"] = number
-    counted["history"] = [*state["history"], open_attempt(number, point=point, started=started)]
+    entry = open_attempt(number, point=point, started=started)
+    if sent is not None:
+        entry["request"] = sent
+    counted["history"] = [*state["history"], entry]
     return counted
 
 

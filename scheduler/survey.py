@@ -10,13 +10,14 @@ from pathlib import Path
 
 from scheduler.attempt import Order, accept
 from scheduler.checkpoint import Peek, peek
-from scheduler.conversation import Frame, build_request, encode
+from scheduler.conversation import Frame, build_request
+from scheduler.doubts import plain_doubts
 from scheduler.due import Plan, known_model, next_due, plan_job, private_paths
 from scheduler.errors import ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
 from scheduler.owner import is_alive
-from scheduler.report import NO_EVIDENCE, JobRow, JobState, RestRow, Survey, edited_since, lacks_evidence
+from scheduler.report import JobRow, JobState, RestRow, Survey, edited_since
 from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen
 from scheduler.sources import check_source
@@ -113,7 +114,7 @@ def _with_state(row: JobRow, found: Peek, reads: bool) -> JobRow:
         state=_job_state(state, held, row.max_attempts),
         attempts=state["attempts"],
         outcome=last["outcome"] if last else None,
-        reason=NO_EVIDENCE if lacks_evidence(state, reads) else last["reason"] if last else None,
+        reason=next(plain_doubts(state, reads), last["reason"] if last else None),
         model=state["model"],
         answer=state["answer"],
         review=state["review"],
@@ -160,4 +161,4 @@ def check_next(plan: Plan, state: State | None, environ: Mapping[str, str]) -> N
     """
     model = known_model(plan, environ) or (state["model"] if state else "")
     begun = accept(state, Order(task=plan.job.task, model=model, tools=(), job=plan.job.id))
-    encode(build_request(begun, begun["attempts"] + 1, Frame(max_attempts=plan.job.max_attempts)))
+    build_request(begun, begun["attempts"] + 1, Frame(max_attempts=plan.job.max_attempts))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
 
 
 def printable(text: str) -> str:
     """Escape what could act on a terminal: control characters (but newline), ANSI, bidi marks, lone surrogates."""
     return "".join(_escape(character) for character in text)
+
+
+def well_formed(text: str) -> str:
+    """Replace lone surrogates, which no UTF-8 file can hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _escape(character: str) -> str:
@@ -32,6 +40,13 @@ def storable(text: str) -> str:
 def one_line(text: str, width: int = 100) -> str:
     """Return the text on one line of at most `width` characters, escaped."""
     line = printable(" ".join(text.split()))
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def plain_line(text: str, width: int = 300) -> str:
+    """Return the text on one line without any control or invisible character, cut at `width` characters."""
+    plain = _ANSI.sub("", well_formed(text))
+    line = " ".join("".join(letter if letter.isprintable() else " " * letter.isspace() for letter in plain).split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
 

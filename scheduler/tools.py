@@ -1,10 +1,9 @@
-"""The read-only tools that the model may call, and how a call is answered whatever the model sent."""
+"""The read-only tools that the model may call."""
 
 from __future__ import annotations
 
 import importlib.resources
 import itertools
-import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler.job import Source
-from scheduler.sources import Opened, Sources, Tally, Unreadable
+from scheduler.sources import Opened, Sources, Tally
 from scheduler.state import Evidence
 
 RESULT_BYTES: Final = 64 * 1024
-BODY_BYTES: Final = RESULT_BYTES - 8 * 1024  # the rest is for the line that says what is shown, with its path
+HEAD_BYTES: Final = 400  # for the line that says what is shown, beside the path in it
 FILE_BYTES: Final = 8 * 1024 * 1024
 SEARCH_BYTES: Final = 64 * 1024 * 1024
 PROBE_BYTES: Final = 8 * 1024
@@ -24,7 +23,6 @@ LISTED_BY_TOOL: Final = 1_000
 HITS: Final = 200
 LINE_CHARS: Final = 400
 QUERY_CHARS: Final = 200
-ERROR_CHARS: Final = 2_000
 
 Arguments = Mapping[str, Any]
 
@@ -51,23 +49,17 @@ class Tool:
     call: Callable[[Arguments], str | Reading]
 
 
-@dataclass(frozen=True)
-class Called:
-    """The result of one call, at most 64 KiB of UTF-8; an error (`ok` false) is a result as well."""
-
-    text: str
-    evidence: tuple[Evidence, ...]
-    ok: bool
-
-
-def file_tools(sources: Sequence[Source], private: Sequence[Path]) -> tuple[Tool, ...]:
+def file_tools(
+    sources: Sequence[Source], private: Sequence[Path], result_bytes: int = RESULT_BYTES
+) -> tuple[Tool, ...]:
     """Return `list_files`, `read_file` and `search_files` over the sources; no tool without sources.
 
-    `private` are folders and files that are never listed, read or searched, wherever they lie.
+    `private` are folders and files that are never listed, read or searched, wherever they lie. A result has at most
+    `result_bytes` of UTF-8; what it leaves out is said in it.
     """
     if not sources:
         return ()
-    files = _FileTools(Sources(tuple(sources), tuple(private)))
+    files = _FileTools(Sources(tuple(sources), tuple(private)), result_bytes)
     path = {"type": "string", "description": "a path as list_files names it"}
     lines = {"type": "integer", "minimum": 1}
     return (
@@ -101,81 +93,15 @@ def _schema(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
-def call_tool(tools: Sequence[Tool], name: str, arguments: str) -> Called:
-    """Run one call as the model sent it; whatever goes wrong becomes an error result of one line, never raised."""
-    try:
-        tool = next((tool for tool in tools if tool.name == name), None)
-        if tool is None:
-            names = ", ".join(tool.name for tool in tools) or "none"
-            raise ToolFailed(f"There is no tool {name[:100]!r}. The tools are: {names}.")
-        result = tool.call(_arguments(tool, arguments))
-        reading = result if isinstance(result, Reading) else Reading(result, ())
-        return Called(_capped(reading.text), reading.evidence, ok=True)
-    except (ToolFailed, Unreadable) as error:
-        reason = " ".join(str(error).split())[:ERROR_CHARS]
-    except Exception as error:  # its text could hold a secret or a path of this machine
-        reason = f"The tool failed ({type(error).__name__})."
-    return Called(_capped(f"Error: {reason}"), (), ok=False)
-
-
-def _capped(text: str) -> str:
-    body = text.encode("utf-8", "replace")
-    if len(body) <= RESULT_BYTES:
-        return body.decode()
-    kept = body[:BODY_BYTES]
-    kept = kept[: kept.rfind(b"\n") + 1] or kept
-    return f"{kept.decode('utf-8', 'ignore')}\n[cut here: {len(kept)} of {len(body)} bytes are shown]"
-
-
-def _arguments(tool: Tool, text: str) -> dict[str, Any]:
-    """Read the arguments of a call; blank text means none, and so does null for an optional one."""
-    properties, required = tool.parameters.get("properties", {}), tool.parameters.get("required", ())
-    takes = ", ".join(f"{name}{'' if name in required else ' (optional)'}" for name in properties) or "no arguments"
-    try:
-        sent = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError):
-        sent = None
-    if not isinstance(sent, dict):
-        raise ToolFailed(f"The arguments are not a JSON object. {tool.name} takes {takes}.")
-    given = {name: value for name, value in sent.items() if value is not None or name in required}
-    faults = [f"{name} is missing" for name in required if name not in given]
-    for name, value in given.items():
-        if name in properties:
-            faults += [f"{name} {fault}" for fault in _faults(value, properties[name])]
-        elif tool.parameters.get("additionalProperties") is not True:
-            faults.append(f"{name[:50]!r} is unknown")
-    if faults:
-        raise ToolFailed(f"{'; '.join(faults)}. {tool.name} takes {takes}.")
-    return given
-
-
-_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
-    "string": str,
-    "integer": int,
-    "number": (int, float),
-    "boolean": bool,
-    "array": list,
-    "object": dict,
-}
-
-
-def _faults(value: object, schema: Mapping[str, Any]) -> Iterator[str]:
-    kind = schema.get("type")
-    if isinstance(kind, str) and kind in _TYPES:
-        if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
-            yield f"must be of type {kind}"
-        elif isinstance(value, int | float) and value < schema.get("minimum", value):
-            yield f"must be at least {schema['minimum']}"
-
-
 @dataclass(frozen=True)
 class _FileTools:
     files: Sources
+    result_bytes: int
 
     def list_files(self, arguments: Arguments) -> str:
         tally = Tally()
         found = [f"{name} ({file.info.st_size} bytes)" for name, file in self.files.walk(arguments.get("path"), tally)]
-        shown = _fit(found[:LISTED_BY_TOOL])
+        shown = self._fit(found[:LISTED_BY_TOOL])
         more = [f"only {len(shown)} are shown; name a folder as path to see others"] if len(shown) < len(found) else []
         return _result([f"files: {len(found)}", *more, *tally.notes()], shown)
 
@@ -193,7 +119,7 @@ class _FileTools:
         if first > len(lines):
             raise ToolFailed(f"offset {first} is past the end: {path!r} has {len(lines)} lines.")
         wanted = lines[first - 1 : first - 1 + arguments.get("limit", len(lines))]
-        shown = _fit(wanted)
+        shown = self._fit(wanted, path)
         last = first - 1 + len(shown)
         notes = [f"{path}: lines {first}-{last} of {len(lines)} are shown"]
         if shown[0] != wanted[0]:
@@ -210,8 +136,9 @@ class _FileTools:
             raise ToolFailed(f"query must be one line of 1 to {QUERY_CHARS} characters, not blank.")
         tally = Tally()
         hits = list(itertools.islice(self._hits(arguments.get("path"), _fold(query), tally), HITS + 1))
-        shown = _fit(f"{name}:{number}: {text}" for name, number, text in hits[:HITS])
-        found = f"lines with {query!r}: {len(shown)}" if shown else f"no line has {query!r}"
+        shown = self._fit(f"{name}:{number}: {text}" for name, number, text in hits[:HITS])
+        # Without the query: what the model asked for is no evidence that it stands anywhere.
+        found = f"lines found: {len(shown)}" if shown else "no line matches"
         more = ["more lines match; name a path or a longer query"] if len(shown) < len(hits) else []
         evidence = (Evidence(file=name, first=number, last=number) for name, number, _ in hits[: len(shown)])
         return Reading(_result([found, *more, *tally.notes()], shown), tuple(evidence))
@@ -236,6 +163,17 @@ class _FileTools:
                     if (at := plain.find(needle)) >= 0:
                         yield name, number, _excerpt(line, at)
 
+    def _fit(self, lines: Iterable[str], path: str = "") -> list[str]:
+        """Return the first lines that fit into a result; where the very first does not, its beginning."""
+        most = max(HEAD_BYTES, self.result_bytes - HEAD_BYTES - len(path.encode()))
+        room, kept = most, list[str]()
+        for line in lines:
+            room -= len(line.encode()) + 1
+            if room < 0:
+                return kept or [line.encode()[:most].decode("utf-8", "ignore")]
+            kept.append(line)
+        return kept
+
 
 def _load(file: Opened) -> tuple[list[str], bool] | None:
     """Return a text's lines and whether it is longer than what is read of it; None where it is binary."""
@@ -249,17 +187,6 @@ def _load(file: Opened) -> tuple[list[str], bool] | None:
         data = data[: data.rfind(b"\n", 0, FILE_BYTES) + 1] or data[:FILE_BYTES]
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\0", "\ufffd")
     return (text.removesuffix("\n").split("\n") if text else []), cut
-
-
-def _fit(lines: Iterable[str]) -> list[str]:
-    """Return the first lines that fit into a result; where the very first does not, its beginning."""
-    room, kept = BODY_BYTES, list[str]()
-    for line in lines:
-        room -= len(line.encode()) + 1
-        if room < 0:
-            return kept or [line.encode()[:BODY_BYTES].decode("utf-8", "ignore")]
-        kept.append(line)
-    return kept
 
 
 def _fold(text: str) -> str:

@@ -44,10 +44,11 @@ from scheduler.files import (
     reserved,
 )
 from scheduler.ledger import NAME, Claim
-from scheduler.state import admit, new_state, settle
+from scheduler.state import Sent, admit, new_state, settle
 from tests.support import ROOT, wait_until
 
 TASK, MODEL = "Summarise the log", "m1"
+SENT = Sent(tokens=100, cut=[])
 CLAIM = Claim(job="j", provider="p", model=MODEL, task=TASK, live=False, point=None, deadline=600)
 UMASKS = [0o000, 0o022, 0o077, 0o777]
 
@@ -534,7 +535,7 @@ def test_a_damaged_document_in_the_ledger_is_told_with_the_ledgers_path(path: Pa
 def test_a_slice_that_dies_in_this_process_is_interrupted_not_busy(path: Path) -> None:
     with hold(path) as held:
         held.look()
-        held.admit(new_state(TASK, MODEL), CLAIM, 4, 1_772_442_000)
+        held.admit(new_state(TASK, MODEL), CLAIM, SENT, 4, 1_772_442_000)
         with pytest.raises(CheckpointBusy):
             held.look()
     state, events = resume_once(TASK, path, cut, MODEL)
@@ -550,7 +551,7 @@ def test_where_the_file_cannot_be_published_nothing_is_sent_and_the_attempt_stay
         path.unlink()
         path.mkdir()
         with pytest.raises(ResumedError, match=r"Attempt 2 stays counted; nothing was sent\.$"):
-            held.admit(state, CLAIM, 4, 1_772_442_000)
+            held.admit(state, CLAIM, SENT, 4, 1_772_442_000)
         path.rmdir()
     state = load_state(path, TASK, MODEL)
     last = state["history"][-1]

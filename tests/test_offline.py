@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from scheduler import demo
-from scheduler.conversation import Frame, build_request, judge
+from scheduler.conversation import Frame, build_request
 from scheduler.job import Job, JobFile, Provider, Source
+from scheduler.judgement import judge
 from scheduler.state import Message, State, admit, new_state
 from scheduler.tick import tick
 
@@ -23,10 +24,11 @@ def request(
 ) -> dict[str, Any]:
     """A request with these readable files, tools and tool results."""
     state = new_state(task, "offline-demo")
-    messages: list[Message] = [{"role": "tool", "tool_call_id": "x", "content": text} for text in read]
-    state["conversation"] = messages
+    calls = [{"id": text, "type": "function", "function": {"name": "read_file", "arguments": "{}"}} for text in read]
+    results: list[Message] = [{"role": "tool", "tool_call_id": text, "content": text} for text in read]
+    state["conversation"] = [{"role": "assistant", "content": None, "tool_calls": calls}, *results] if read else []
     tools = [{"name": name, "description": "", "parameters": {}} for name in names]
-    return build_request(state, number, Frame(tools=tools, files=files, max_attempts=4))
+    return build_request(state, number, Frame(tools=tools, files=files, max_attempts=4)).request
 
 
 def called(reply: dict[str, Any]) -> tuple[str, Any] | None:

@@ -13,26 +13,21 @@ from hypothesis import strategies as st
 
 from scheduler.job import Problem
 from scheduler.report import (
-    Archived,
     JobRow,
     Outlook,
     RestRow,
     Survey,
-    archive_text,
     change_mark,
     edited_since,
     event_level,
     event_line,
-    made_progress,
     outlook_text,
     problem_line,
-    show_text,
-    state_lines,
     survey_json,
     survey_table,
     unknown_name,
 )
-from scheduler.state import PROGRESS, Outcome, State, admit, new_state, settle
+from scheduler.state import PROGRESS, Outcome
 from scheduler.text import dots, first_difference, indent, json_text, one_line, printable, table
 
 NOW = "2026-03-02T09:00:00Z"
@@ -186,7 +181,16 @@ def test_attempts_are_dots() -> None:
 
 SETTLED = {"event": "settled", "attempt": 2, "of": 4, "reason": None, "answer": None, "status": "ready"}
 EVENTS: dict[str, tuple[dict[str, Any], str, list[str]]] = {
-    "admitted": ({"event": "admitted", "attempt": 1, "of": 4, "point": None}, "info", ["attempt 1 of 4", "counted"]),
+    "admitted": (
+        {"event": "admitted", "attempt": 1, "of": 4, "point": None, "cut": 0},
+        "info",
+        ["attempt 1 of 4: counted, asking"],
+    ),
+    "cut": (
+        {"event": "admitted", "attempt": 3, "of": 4, "point": None, "cut": 2},
+        "info",
+        ["attempt 3 of 4: counted, asking", "2 older results or turns"],
+    ),
     "tool": (
         {"event": "tool_result", "name": "read_file", "arguments": '{"path": "a.md"}', "ok": True},
         "info",
@@ -238,16 +242,6 @@ def test_every_event_has_one_tame_line_and_its_level(name: str) -> None:
 
 
 # ---- pages
-
-
-def spent(*outcomes: Outcome, answer: str | None = None, **last: Any) -> State:
-    """A document with these outcomes."""
-    state = new_state(f"task {EVIL[:-2]}", "m1")
-    for number, outcome in enumerate(outcomes, 1):
-        state = admit(state, number, point=None, started=NOW)
-        more: dict[str, Any] = {"answer": answer, **last} if outcome == "answered" else {"reason": f"why {EVIL[:-2]}"}
-        state = settle(state, outcome, finished=NOW, max_attempts=4, **more)
-    return state
 
 
 ROWS = [
@@ -306,60 +300,6 @@ def test_the_answer_to_another_task_is_not_shown() -> None:
     assert "the answer" not in survey_table(survey(row))
 
 
-def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> None:
-    usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
-    evidence = [{"file": "a.md", "first": 1, "last": 2}]
-    state = spent(
-        "timeout", "answered", answer=f"two\nlines {EVIL[:-2]}", usage=usage, evidence=evidence, finish_reason="odd"
-    )
-    call = {"id": "c", "type": "function", "function": {"name": "read_file", "arguments": '{"path": "a.md"}'}}
-    state["conversation"] = [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": EVIL},
-    ]
-    page = show_text(state, 4, "/x/a.json", rehearsal=True, edited=True, reads=True)
-    assert tame(page)
-    for words in (
-        "REHEARSAL",
-        "done, 2 of 4 attempts, model m1",
-        "task edited since",
-        'assistant calls read_file {"path": "a.md"}',
-        "1. 2026-03-02T09:00:00Z to 2026-03-02T09:00:00Z: timeout; why",
-        "tokens unknown",
-        "finish reason odd is unknown",
-        "12 tokens",
-        "read a.md:1-2",
-        "ANSWER (unreviewed)\n  two\n  lines",
-    ):
-        assert words in page
-
-
-def test_an_answer_without_reading_is_marked_and_a_new_job_has_nothing_to_show() -> None:
-    done = spent("answered", answer="fin")
-    assert "no evidence" in show_text(done, 4, "/x", rehearsal=False, edited=False, reads=True)
-    assert "no evidence" not in show_text(done, 4, "/x", rehearsal=False, edited=False, reads=False)
-    page = show_text(new_state("t", "m1"), 4, "/x", rehearsal=False, edited=False, reads=True)
-    assert page.count("(none)") == 2
-    assert "ANSWER" not in page
-
-
-@pytest.mark.parametrize(
-    ("state", "words", "progress"),
-    [
-        (new_state("t", "m1"), "state: ready, 0 attempts, model m1", False),
-        (spent("timeout"), "last attempt: timeout: why", False),
-        (spent("tool_calls"), "last attempt: tool_calls", True),
-        (spent("timeout", "length"), "state: ready, 2 attempts", True),
-        (spent("answered", answer="fin"), "answer (unreviewed): fin", True),
-        (spent("timeout", "timeout", "timeout", "tool_calls"), "state: exhausted, 4 attempts", False),
-    ],
-)
-def test_the_state_in_two_lines_and_whether_it_goes_on(state: State, words: str, progress: bool) -> None:
-    assert words in state_lines(state)
-    assert tame(state_lines(state))
-    assert made_progress(state) is progress
-
-
 def outlook(**changed: Any) -> Outlook:
     """What lies ahead of a job."""
     moment = datetime(2026, 3, 29, 1, tzinfo=UTC)
@@ -413,13 +353,6 @@ def test_a_problem_is_told_with_its_place() -> None:
 def test_an_unknown_name_comes_with_the_nearest_or_the_known_ones() -> None:
     assert unknown_name("f", "job", "nightli", ["nightly", "b"]) == "f has no job nightli; did you mean nightly?"
     assert unknown_name("f", "job", "zzz", ["nightly", "b"]) == "f has no job zzz; it has nightly, b"
-
-
-def test_what_was_set_aside_is_listed_with_why_and_by_whom() -> None:
-    text = archive_text([Archived(allowance=2, at=1_772_442_000, who="ann", reason=f"again\n{EVIL}")])
-    assert "2026-03-02T09:00:00Z by ann, allowance 2: again" in text
-    assert tame(text)
-    assert archive_text([]) == ""
 
 
 def test_every_line_is_set_in() -> None:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.calls import Called, call_tool
 from scheduler.errors import SourceRefused
 from scheduler.job import Source
 from scheduler.sources import DEPTH, ENTRIES, check_source, list_sources
@@ -25,11 +26,9 @@ from scheduler.tools import (
     FILE_BYTES,
     RESULT_BYTES,
     SEARCH_BYTES,
-    Called,
     Reading,
     Tool,
     ToolFailed,
-    call_tool,
     file_tools,
     reference_tool,
 )
@@ -162,7 +161,7 @@ def test_search_finds_composed_and_decomposed_letters_alike(shop: Shop) -> None:
 def test_a_search_without_hits_says_so(shop: Shop) -> None:
     called = shop.call("search_files", query="nowhere")
     assert (called.ok, called.evidence) == (True, ())
-    assert called.text.startswith("no line has 'nowhere'")
+    assert called.text.startswith("no line matches")
 
 
 @pytest.mark.parametrize("query", ["", "  ", "a\nb", "x" * 201])
@@ -618,7 +617,7 @@ def test_a_file_is_read_up_to_the_last_whole_line_in_8_mib(shop: Shop) -> None:
     called = shop.call("read_file", path="docs/big.log", offset=8_388)
     assert "lines 8388-8388 of 8388 are shown; of 9412005 bytes only the first 8388608 are read" in called.text
     found = shop.call("search_files", query="tail", path="docs/big.log")
-    assert found.text == "no line has 'tail'; of files over 8388608 bytes only the beginning is searched"
+    assert found.text == "no line matches; of files over 8388608 bytes only the beginning is searched"
 
 
 @pytest.mark.timeout(10)
@@ -830,7 +829,8 @@ def test_no_arguments_are_fine_where_none_are_needed(shop: Shop, arguments: str)
 def test_arguments_that_are_no_object_are_an_error_result(shop: Shop, arguments: str) -> None:
     called = call_tool(shop.tools, "read_file", arguments)
     assert called == Called(
-        "Error: The arguments are not a JSON object. read_file takes path, offset (optional), limit (optional).",
+        "Error: The arguments are not a JSON object. read_file takes path, offset (optional), limit (optional). "
+        "The tools are: list_files, read_file, search_files.",
         (),
         ok=False,
     )
@@ -952,7 +952,8 @@ import json, sys
 from pathlib import Path
 from scheduler.job import Source
 from scheduler.sources import check_source, list_sources
-from scheduler.tools import call_tool, file_tools
+from scheduler.calls import call_tool
+from scheduler.tools import file_tools
 
 def use():
     source = Source(name="docs", path=Path(sys.argv[1]))

@@ -15,17 +15,15 @@ from scheduler.due import Plan, plan_job
 from scheduler.forecast import forecast, open_folders
 from scheduler.ledger import ledger_rows, read_archives
 from scheduler.report import (
-    Archived,
-    archive_text,
     check_header,
     outlook_text,
-    show_text,
     survey_json,
     survey_table,
 )
 from scheduler.state import State, is_final, same_task
 from scheduler.survey import survey
 from scheduler.text import json_text, printable
+from scheduler.transcript import Archived, archive_text, show_text
 
 
 def add_commands(commands: Any) -> None:

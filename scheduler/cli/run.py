@@ -17,9 +17,10 @@ from scheduler.cli.files import find_config, load, pick
 from scheduler.cli.output import first_code, log, result_code, say
 from scheduler.errors import EntryRefused, Later, UsageRefused
 from scheduler.job import JobFile
-from scheduler.report import event_level, event_line, made_progress, state_lines
+from scheduler.report import event_level, event_line, made_progress
 from scheduler.text import is_utf8
 from scheduler.tick import Result, Tell, take_turn, tick
+from scheduler.transcript import state_lines
 from scheduler.worker import work_turn
 
 

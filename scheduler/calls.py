@@ -1,0 +1,170 @@
+"""How the tool calls of a reply are answered, whatever the model sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from scheduler.judgement import Call
+from scheduler.sources import Unreadable
+from scheduler.state import Evidence, Message
+from scheduler.tools import RESULT_BYTES, Reading, Tool, ToolFailed
+from scheduler.turns import ERROR, read_turns, tool_message
+
+REPLY_BYTES: Final = 256 * 1024
+ERROR_CHARS: Final = 2_000
+TOO_MUCH: Final = ERROR + "not shown, for the results of one reply have {limit} bytes together. Ask for less at once."
+AGAIN: Final = "[Already read by an earlier call with the same arguments; this is its result again.]"
+TWICE: Final = "[The same call as one before it in this reply; its result stands there.]"
+
+
+class Room(NamedTuple):
+    """The most bytes of one tool result, and of all results of one reply."""
+
+    each: int
+    together: int
+
+
+def result_room(context_tokens: int | None) -> Room:
+    """Return the room of tool results in a context of so many tokens: the results of two replies fill 3/4 of it."""
+    if context_tokens is None:
+        return Room(RESULT_BYTES, REPLY_BYTES)
+    together = min(REPLY_BYTES, context_tokens * 9 // 8)  # 3/8 of it, at 3 bytes a token
+    return Room(min(RESULT_BYTES, together // 2), together)
+
+
+@dataclass(frozen=True)
+class Called:
+    """The result of one call, an error (`ok` false) is a result as well."""
+
+    text: str
+    evidence: tuple[Evidence, ...]
+    ok: bool
+
+
+def answer_calls(
+    calls: Sequence[Call],
+    tools: Sequence[Tool],
+    conversation: Sequence[Message],
+    room: Room,
+    emit: Callable[[dict[str, Any]], object],
+) -> tuple[list[Message], list[Evidence]]:
+    """Answer every call of a reply, in its order: by an earlier result, by a tool, or by an error result.
+
+    Returns the messages and the lines that were read; tells each call as an event.
+    """
+    known, here = _known_results(conversation), set[tuple[str, str]]()
+    messages: list[Message] = []
+    evidence: list[Evidence] = []
+    left = room.together
+    for call in calls:
+        identity = _identity(call.name, call.arguments)
+        if identity in here:
+            called = Called(TWICE, (), ok=True)
+        elif identity in known:
+            called = Called(f"{AGAIN}\n{known[identity]}", (), ok=True)
+        else:
+            called = call_tool(tools, call.name, call.arguments, room.each)
+        size = len(called.text.encode())
+        if size > left:
+            called, size = Called(TOO_MUCH.format(limit=room.together), (), ok=False), 0
+        elif called.ok:
+            here.add(identity)
+        left -= size
+        messages.append(tool_message(call.id, called.text))
+        evidence.extend(called.evidence)
+        emit({"event": "tool_result", "name": call.name, "arguments": call.arguments, "ok": called.ok})
+    return messages, evidence
+
+
+def _known_results(conversation: Sequence[Message]) -> dict[tuple[str, str], str]:
+    """Return what each call of the conversation gave first, errors and notes of ours left out."""
+    known: dict[tuple[str, str], str] = {}
+    for turn in read_turns(conversation):
+        for result in turn.results:
+            if not result.failed and result.text != TWICE:
+                known.setdefault(_identity(result.name, result.arguments), result.text)
+    return known
+
+
+def _identity(name: str, arguments: str) -> tuple[str, str]:
+    """Name a call such that the order of its arguments and the blanks between them do not count."""
+    try:
+        return name, json.dumps(json.loads(arguments.strip() or "{}"), sort_keys=True)
+    except (ValueError, RecursionError):
+        return name, arguments
+
+
+def call_tool(tools: Sequence[Tool], name: str, arguments: str, result_bytes: int = RESULT_BYTES) -> Called:
+    """Run one call as the model sent it; the result has at most `result_bytes` of UTF-8.
+
+    Whatever goes wrong becomes an error result of one line, never raised.
+    """
+    try:
+        tool = next((tool for tool in tools if tool.name == name), None)
+        if tool is None:
+            raise ToolFailed(f"There is no tool {name[:100]!r}.{_offer(tools)}")
+        result = tool.call(_arguments(tool, arguments, tools))
+        reading = result if isinstance(result, Reading) else Reading(result, ())
+        return Called(_capped(reading.text, result_bytes), reading.evidence, ok=True)
+    except (ToolFailed, Unreadable) as error:
+        reason = " ".join(str(error).split())[:ERROR_CHARS]
+    except Exception as error:  # its text could hold a secret or a path of this machine
+        reason = f"The tool failed ({type(error).__name__})."
+    return Called(_capped(f"{ERROR}{reason}", result_bytes), (), ok=False)
+
+
+def _offer(tools: Sequence[Tool]) -> str:
+    return f" The tools are: {', '.join(tool.name for tool in tools) or 'none'}."
+
+
+def _capped(text: str, result_bytes: int) -> str:
+    body = text.encode("utf-8", "replace")
+    if len(body) <= result_bytes:
+        return body.decode()
+    kept = body[: result_bytes - 100]
+    kept = kept[: kept.rfind(b"\n") + 1] or kept
+    return f"{kept.decode('utf-8', 'ignore')}\n[cut here: {len(kept)} of {len(body)} bytes are shown]"
+
+
+def _arguments(tool: Tool, text: str, tools: Sequence[Tool]) -> dict[str, Any]:
+    """Read the arguments of a call; blank text means none, and so does null for an optional one."""
+    properties, required = tool.parameters.get("properties", {}), tool.parameters.get("required", ())
+    takes = ", ".join(f"{name}{'' if name in required else ' (optional)'}" for name in properties) or "no arguments"
+    try:
+        sent = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        sent = None
+    if not isinstance(sent, dict):
+        raise ToolFailed(f"The arguments are not a JSON object. {tool.name} takes {takes}.{_offer(tools)}")
+    given = {name: value for name, value in sent.items() if value is not None or name in required}
+    faults = [f"{name} is missing" for name in required if name not in given]
+    for name, value in given.items():
+        if name in properties:
+            faults += [f"{name} {fault}" for fault in _faults(value, properties[name])]
+        elif tool.parameters.get("additionalProperties") is not True:
+            faults.append(f"{name[:50]!r} is unknown")
+    if faults:
+        raise ToolFailed(f"{'; '.join(faults)}. {tool.name} takes {takes}.{_offer(tools)}")
+    return given
+
+
+_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
+
+
+def _faults(value: object, schema: Mapping[str, Any]) -> Iterator[str]:
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
+            yield f"must be of type {kind}"
+        elif isinstance(value, int | float) and value < schema.get("minimum", value):
+            yield f"must be at least {schema['minimum']}"

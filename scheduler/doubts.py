@@ -1,0 +1,68 @@
+"""What a reader should doubt in an answer. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from scheduler.identifiers import unfounded
+from scheduler.state import State
+from scheduler.text import one_line
+from scheduler.turns import read_turns
+
+NO_EVIDENCE: Final = "no evidence: nothing was read"
+CALL_AS_TEXT: Final = "it holds a tool call written as text, which was not run"
+UNFOUNDED: Final = "in nothing that was read, nor in the task: {names}"
+UNKNOWN_FINISH: Final = "finish reason {finish} is unknown"
+KNOWN_FINISHES: Final = frozenset({"stop", "eos", "end_turn", "length", "content_filter", "tool_calls", ""})
+MOST_NAMES: Final = 20
+
+# How models write a call that their server did not read as one: tags, special tokens, or the bare JSON.
+_CALL: Final = re.compile(
+    r"</?tool_calls?>|<function[=_ ]|<invoke\b|<\|python_tag\|>|\[TOOL_CALLS\]|<[|\uff5c]tool[_\u2581]"
+    r"|<\|channel\|>commentary|\b(?:list_files|read_file|search_files|read_reference)\s{0,3}[({]"
+    r"|\{\s*\"(?:name|function)\"\s*:\s*\"[\w.-]{1,64}\"\s*,\s*\"(?:arguments|parameters|args)\"\s*:"
+    r"|\"tool_calls\"\s*:\s*\[|\{\s*\"type\"\s*:\s*\"function\"",
+    re.IGNORECASE,
+)
+
+
+def find_doubts(state: State, reads: bool) -> list[str]:
+    """Return a phrase for each thing to doubt in the answer; `reads` says that the job has something to read."""
+    doubts = list(plain_doubts(state, reads))
+    if names := unfounded(state["answer"] or "", _grounds(state)):
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        doubts.append(UNFOUNDED.format(names=", ".join(one_line(name, 60) for name in names[:MOST_NAMES]) + more))
+    return doubts
+
+
+def plain_doubts(state: State, reads: bool) -> Iterator[str]:
+    """Yield the doubts that are found without going through all that was read."""
+    answer, finish = state["answer"], state["history"][-1]["finish_reason"] if state["history"] else None
+    if answer is None:
+        return
+    if reads and not has_evidence(state):
+        yield NO_EVIDENCE
+    if _CALL.search(answer):
+        yield CALL_AS_TEXT
+    if finish is not None and finish not in KNOWN_FINISHES:
+        yield UNKNOWN_FINISH.format(finish=one_line(finish, 60))
+
+
+def has_evidence(state: State) -> bool:
+    """Tell whether anything was read: in these attempts, or in the conversation that they went on from."""
+    turns = read_turns(state["conversation"])
+    read = any(not result.failed for turn in turns for result in turn.results)
+    return read or any(entry["evidence"] for entry in state["history"])
+
+
+def _grounds(state: State) -> Iterator[str]:
+    """Yield what an answer may rest on: the task, what the user said, what was read and where."""
+    yield state["task"]
+    for turn in read_turns(state["conversation"]):
+        if turn.message["role"] == "user":
+            yield turn.message["content"]
+        yield from (result.text for result in turn.results if not result.failed)
+    for entry in state["history"]:
+        yield from (item["file"] for item in entry["evidence"])

@@ -1,0 +1,154 @@
+"""What a reply amounts to: the answer, tool calls, a part, or nothing of use. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+from scheduler.document import MAX_DEPTH
+from scheduler.state import Message, Outcome, State, Usage
+from scheduler.text import well_formed
+from scheduler.turns import free_id, json_object
+
+MOST_CALLS = 32
+MOST_TEXT = 4 * 1024 * 1024
+MOST_TOKENS = 2**53
+UNKEPT = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "annotations", "audio"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call as the model made it; `arguments` may be anything."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a reply amounts to. `message` joins the conversation, `answer` is the whole text where it is final."""
+
+    outcome: Outcome
+    reason: str | None = None
+    message: Message | None = None
+    calls: Sequence[Call] = field(default=())
+    answer: str | None = None
+
+
+def judge(reply: object, state: State, max_attempts: int) -> Judgement:
+    """Say whether a reply is the answer, asks for tools, was cut, or is of no use.
+
+    A reply is final when it has text, no tool calls, and a finish reason other than length, content_filter and
+    tool_calls; an unknown finish reason is final too.
+    """
+    message = reply.get("message") if isinstance(reply, Mapping) else None
+    if not isinstance(reply, Mapping) or not isinstance(message, Mapping):
+        return Judgement(outcome="malformed_reply", reason="the reply holds no message")
+    content, wanted, finish = message.get("content"), message.get("tool_calls") or [], reply.get("finish_reason")
+    if not isinstance(content, str | None) or not isinstance(wanted, list):
+        return Judgement(outcome="malformed_reply", reason="the message's content or tool calls have an unknown shape")
+    if len(content or "") > MOST_TEXT:
+        return Judgement(outcome="malformed_reply", reason=f"the answer is longer than {MOST_TEXT} characters")
+    text = well_formed(content or "")
+    if finish == "content_filter" or (message.get("refusal") and not text.strip()):
+        return Judgement(outcome="filtered", reason=_refusal(message))
+    if wanted:
+        return _judge_calls(message, text, wanted, state, max_attempts)
+    if not text.strip():
+        cut = " before any text" if finish == "length" else ""
+        return Judgement(outcome="empty", reason=f"the reply is blank (finish reason {finish or 'none'}){cut}")
+    if finish == "tool_calls":
+        return Judgement(outcome="malformed_reply", reason="the finish reason is tool_calls, and there are none")
+    if finish == "length":
+        kept = {"role": "assistant", "content": text}
+        return Judgement(outcome="length", reason="the reply was cut at its length limit", message=kept)
+    answer = "".join([*_kept_parts(state["conversation"]), text])
+    return Judgement(outcome="answered", message={"role": "assistant", "content": text}, answer=answer)
+
+
+def _refusal(message: Mapping[str, Any]) -> str:
+    refusal = message.get("refusal")
+    return f"the provider filtered the reply{f': {well_formed(refusal)}' if isinstance(refusal, str) else ''}"[:300]
+
+
+def _judge_calls(
+    message: Mapping[str, Any], text: str, wanted: list[Any], state: State, max_attempts: int
+) -> Judgement:
+    if state["attempts"] >= max_attempts:
+        return Judgement(outcome="tool_calls", reason="the model asked for a tool in its last request")
+    if len(wanted) > MOST_CALLS:
+        return Judgement(outcome="malformed_reply", reason=f"{len(wanted)} tool calls, and {MOST_CALLS} are the most")
+    calls = _read_calls(wanted)
+    kept: Message = {name: value for name, value in message.items() if name not in UNKEPT and _keepable(value)}
+    kept |= {"role": "assistant", "content": text or None, "tool_calls": [_stored_call(call) for call in calls]}
+    return Judgement(outcome="tool_calls", message=kept, calls=calls)
+
+
+def _read_calls(wanted: list[Any]) -> list[Call]:
+    """Read the calls of one reply; an id that is missing or stands twice gets one of ours."""
+    calls: list[Call] = []
+    for index, entry in enumerate(wanted, 1):
+        entry = entry if isinstance(entry, Mapping) else {}
+        function = entry.get("function")
+        function = function if isinstance(function, Mapping) else {}
+        name, call_id = (
+            well_formed(text) if isinstance(text, str) else "" for text in (function.get("name"), entry.get("id"))
+        )
+        call_id = free_id(call_id, {call.id for call in calls}, index)
+        calls.append(Call(call_id, name, _arguments(function.get("arguments"))))
+    return calls
+
+
+def _arguments(value: object) -> str:
+    """Return arguments as text; for a value that JSON cannot say, a text that is no JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return repr(type(value).__name__)
+
+
+def _stored_call(call: Call) -> dict[str, Any]:
+    arguments = json_object(well_formed(call.arguments))  # the error result tells the model what was wrong with others
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _keepable(value: object) -> bool:
+    """Tell whether a provider's own field can be stored as it is."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return value is not None and text.count("[") + text.count("{") < MAX_DEPTH - 8 and json.loads(text) == value
+
+
+def _kept_parts(conversation: Sequence[Message]) -> list[str]:
+    parts: list[str] = []
+    for message in reversed(conversation):
+        if message["role"] == "user":
+            break
+        if message["role"] == "assistant" and not message.get("tool_calls"):
+            parts.insert(0, message["content"] or "")
+    return parts
+
+
+def read_usage(value: object) -> Usage | None:
+    """Return the tokens that a reply says it used; anything odd makes it unknown, never 0."""
+    if not isinstance(value, Mapping):
+        return None
+    prompt, completion, total = (value.get(f"{name}_tokens") for name in ("prompt", "completion", "total"))
+    if not _is_count(prompt) or not _is_count(completion):
+        return None
+    total = prompt + completion if total is None else total
+    if not _is_count(total):
+        return None
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=total)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= MOST_TOKENS

@@ -1,0 +1,188 @@
+"""What of a conversation fits into a request: older results shrink first, then older turns go; the last two stay."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.compaction import fit, shorten
+from scheduler.conversation import Frame, build_request, encode
+from scheduler.document import dump, parse
+from scheduler.errors import RequestRefused
+from scheduler.identifiers import find_identifiers
+from scheduler.state import Message, Sent, State, admit, new_state, settle
+from scheduler.turns import Result, read_turns, render, tool_message, unframe
+from tests.test_turns import asks, call, faults, says
+
+NOW = "2026-03-02T09:00:00Z"
+LOG = "\n".join(f"2026-03-0{n % 9 + 1} order ORD-{n:05} took {n} ms, see logs/part{n}.log" for n in range(60))
+
+
+def reading(number: int, text: str = LOG, name: str = "") -> list[Message]:
+    """A turn that reads one file."""
+    arguments = json.dumps({"path": name or f"logs/{number}.log"})
+    return [asks(call(f"c{number}", arguments=arguments)), tool_message(f"c{number}", text)]
+
+
+def state_of(conversation: list[Message], attempts: int = 1) -> State:
+    state = new_state("Which order was slowest?", "m1")
+    for number in range(1, attempts + 1):
+        sent = Sent(tokens=10, cut=[])
+        state = settle(
+            admit(state, number, point=None, started=NOW, sent=sent), "timeout", finished=NOW, max_attempts=9
+        )
+    state["conversation"] = conversation
+    return state
+
+
+def size(messages: list[Message]) -> int:
+    return sum(len(json.dumps(message, ensure_ascii=False).encode()) + 2 for message in messages)
+
+
+FOUR = [message for number in range(4) for message in reading(number)]
+WHOLE = size(render(read_turns(FOUR)))
+
+
+def test_what_fits_is_left_alone() -> None:
+    view = fit(read_turns(FOUR), WHOLE)
+    assert (render(view.turns), view.cut, view.note) == (render(read_turns(FOUR)), (), "")
+    assert fit(read_turns(FOUR), math.inf) == view
+
+
+def test_the_oldest_result_shrinks_first_and_only_as_many_as_needed() -> None:
+    view = fit(read_turns(FOUR), WHOLE - 100)
+    texts = [unframe(message["content"]) for message in render(view.turns) if message["role"] == "tool"]
+    assert texts[0].startswith(f"[Shortened to save room: {len(LOG)} characters that read_file")
+    assert texts[1:] == [LOG] * 3
+    assert size(render(view.turns)) <= WHOLE - 100
+    assert view.cut == (f'read_file {{"path": "logs/0.log"}} shortened from {len(LOG)} to {len(texts[0])} characters',)
+    assert view.note == ""
+
+
+def test_a_stub_names_tool_arguments_size_identifiers_and_how_to_read_it_again() -> None:
+    stub = shorten(
+        Result("c1", "read_file", '{"path": "a/b.md"}', "ORD-1 on 2026-03-02: 30 ms; docs/x.md\n" + "x " * 900)
+    )
+    for words in ("read_file", '{"path": "a/b.md"}', "1838 characters", "ORD-1, 2026-03-02, 30 ms, docs/x.md", "again"):
+        assert words in stub.text
+    assert (stub.call_id, stub.name, stub.arguments) == ("c1", "read_file", '{"path": "a/b.md"}')
+    assert "no identifiers" in shorten(Result("c1", "t", "{}", "words only " * 99)).text
+    every, few = (shorten(Result("c1", "t", "{}", LOG), share).text for share in (1, 1 / 8))
+    assert set(find_identifiers(LOG)) <= set(find_identifiers(every))
+    assert len(few) < len(LOG) // 6 + 200
+    assert re.search(r", and \d+ more", few)
+
+
+def test_a_short_result_is_not_made_longer() -> None:
+    talk = [*reading(0, "ok"), *reading(1, LOG), *reading(2, "b"), *reading(3, "c")]
+    view = fit(read_turns(talk), size(render(read_turns(talk))) - 1)
+    assert [unframe(one["content"])[:10] for one in render(view.turns) if one["role"] == "tool"] == [
+        "ok",
+        "[Shortened",
+        "b",
+        "c",
+    ]
+
+
+def test_then_the_oldest_turns_go_as_a_whole_and_the_request_says_so() -> None:
+    view = fit(read_turns(FOUR), 2.2 * WHOLE / 4)
+    assert render(view.turns) == render(read_turns(FOUR[4:]))
+    assert [turn.results[0].arguments for turn in view.left_out] == ['{"path": "logs/0.log"}', '{"path": "logs/1.log"}']
+    assert 'read_file {"path": "logs/0.log"}; read_file {"path": "logs/1.log"}' in view.note
+    assert view.cut[-1] == 'left out: read_file {"path": "logs/1.log"}'
+
+
+def test_the_last_two_turns_stay_word_for_word_however_little_room_there_is() -> None:
+    view = fit(read_turns(FOUR), -math.inf)
+    assert render(view.turns) == render(read_turns(FOUR[4:]))
+    assert fit(read_turns(FOUR[4:]), -math.inf).cut == ()
+
+
+PARALLEL = [
+    *(says(text * 200, role) for text, role in (("ab", "assistant"), ("cd", "user")) for _ in range(15)),
+    asks(call("A"), call("B")),
+    tool_message("A", LOG),
+    tool_message("B", LOG),
+    says("go on", "user"),
+]
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(st.integers(0, size(render(read_turns(PARALLEL * 2)))))
+def test_wherever_the_cut_falls_the_request_stays_valid(room: int) -> None:
+    view = fit(read_turns(PARALLEL * 2), room)
+    messages = render(view.turns)
+    assert faults(messages) == []
+    assert messages[:1] != [tool_message("A", LOG)]
+    assert size(messages) <= room or len(view.turns) == 2
+
+
+# ---- requests
+
+
+def built(state: State, **frame: Any) -> Any:
+    return build_request(state, state["attempts"] + 1, Frame(max_attempts=4, **frame))
+
+
+def test_a_request_keeps_to_the_context_and_nothing_stored_is_lost() -> None:
+    state = state_of(copy.deepcopy(FOUR))
+    before = dump(state)
+    whole = built(state)
+    assert whole.tokens == math.ceil(len(encode(whole.request)) / 3)
+    for tokens in range(whole.tokens, whole.tokens // 2 + 400, -150):
+        fitted = built(state, context_tokens=tokens)
+        assert fitted.tokens == math.ceil(len(encode(fitted.request)) / 3) <= tokens
+        assert fitted.request["messages"][0] == whole.request["messages"][0]
+        assert fitted.request["messages"][1]["content"].startswith("Which order was slowest?\n\n[Request 2 of 4.]")
+        assert fitted.request["messages"][-4:] == whole.request["messages"][-4:]
+        assert faults(fitted.request["messages"][2:]) == []
+        assert bool(fitted.cut) is (tokens < whole.tokens)
+    assert dump(state) == before
+
+
+def test_the_longest_reply_counts_too() -> None:
+    state = state_of([])
+    plain = built(state).tokens
+    for name in ("max_tokens", "max_completion_tokens"):
+        assert built(state, options={name: 500}).tokens >= plain + 500
+    with pytest.raises(RequestRefused, match="the longest reply"):
+        built(state, options={"max_tokens": 5000}, context_tokens=5000)
+
+
+def test_what_cannot_be_made_small_enough_is_refused_with_both_numbers() -> None:
+    state = state_of(copy.deepcopy(FOUR))
+    least = built(state, context_tokens=10**6).tokens // 2
+    with pytest.raises(
+        RequestRefused, match=rf"about \d+ tokens .* {least // 2} are the most \(the provider's context_t"
+    ):
+        built(state, context_tokens=least // 2)
+
+
+def refused_at(state: State, tokens: int) -> State:
+    entry = state["history"][-1]
+    entry["outcome"], entry["request"] = "context_too_long", Sent(tokens=tokens, cut=[])
+    return parse(dump(state))
+
+
+def test_after_a_refusal_as_too_long_the_next_request_is_half_as_large() -> None:
+    state = state_of(copy.deepcopy(FOUR))
+    whole = built(state).tokens
+    smaller = built(refused_at(state, whole))
+    assert smaller.tokens <= whole * 0.62  # the last two of four equal turns stay
+    assert smaller.cut
+    assert built(state_of(copy.deepcopy(FOUR))).cut == ()
+
+
+def test_what_was_refused_as_too_long_is_never_sent_again_as_large() -> None:
+    state = state_of(copy.deepcopy(FOUR[4:]))
+    whole = built(state).tokens
+    with pytest.raises(RequestRefused, match=f"refused a request of {whole} as too long"):
+        built(refused_at(state, whole))
+    assert built(refused_at(state, whole + 50)).tokens <= whole + 50

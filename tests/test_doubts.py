@@ -1,0 +1,117 @@
+"""What a reader is told to doubt in an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.doubts import CALL_AS_TEXT, NO_EVIDENCE, find_doubts, plain_doubts
+from scheduler.state import Evidence, Message, State, admit, new_state, settle
+from scheduler.turns import INTERRUPTED, tool_message
+from tests.test_turns import asks, call, says
+
+NOW = "2026-03-02T09:00:00Z"
+
+
+def done(answer: str, *conversation: Message, read: tuple[Evidence, ...] = (), finish: str | None = "stop") -> State:
+    state = new_state("Which order of C-7 is late?", "m1")
+    state["conversation"] = [*conversation]
+    return settle(
+        admit(state, 1, point=None, started=NOW),
+        "answered",
+        finished=NOW,
+        max_attempts=4,
+        answer=answer,
+        evidence=read,
+        finish_reason=finish,
+        messages=[says(answer)],
+    )
+
+
+READ = [asks(call("a")), tool_message("a", "docs/a.md: lines 1-1 of 1 are shown\norder ORD-1 is late by 3 days")]
+LINES = Evidence(file="docs/a.md", first=1, last=1)
+
+
+def test_an_answer_on_what_was_read_raises_no_doubt() -> None:
+    assert find_doubts(done("ORD-1 of C-7 is late by 3 days (docs/a.md)", *READ, read=(LINES,)), reads=True) == []
+
+
+def test_identifiers_that_stand_in_nothing_that_was_read_are_named() -> None:
+    state = done("ORD-1 and ORD-22 are late by 4 days, see docs/b.md", *READ, read=(LINES,))
+    assert find_doubts(state, reads=True) == [
+        "in nothing that was read, nor in the task: ORD-22, 4 days, docs/b.md",
+    ]
+    many = find_doubts(done(" ".join(f"ORD-{n}" for n in range(100, 150))), reads=False)
+    assert many[0].count("ORD-") == 20
+    assert "30 more" in many[0]
+
+
+@pytest.mark.parametrize(
+    "ground",
+    [
+        [says("take ORD-5", "user")],
+        [asks(call("a")), tool_message("a", "ORD-5")],
+        [asks(call("a", "search_files", '{"query": "x"}')), tool_message("a", "lines found: 1\ndocs/a.md:3: ord-5")],
+    ],
+)
+def test_what_the_user_said_and_what_a_tool_gave_is_a_ground(ground: list[Message]) -> None:
+    assert find_doubts(done("It is ORD-5.", *ground), reads=True) == [NO_EVIDENCE] * (ground[0]["role"] == "user")
+
+
+@pytest.mark.parametrize(
+    "no_ground",
+    [
+        [says("It may be ORD-5", "assistant")],
+        [asks(call("a", arguments='{"path": "ORD-5"}')), tool_message("a", "Error: 'ORD-5' is not readable")],
+        [asks(call("a", "search_files", '{"query": "ORD-5"}')), tool_message("a", "no line matches")],
+        [asks(call("a", arguments='{"path": "ORD-5"}'))],
+    ],
+)
+def test_what_the_model_itself_said_or_asked_for_is_none(no_ground: list[Message]) -> None:
+    assert "in nothing that was read, nor in the task: ORD-5" in find_doubts(
+        done("It is ORD-5.", *no_ground), reads=False
+    )
+
+
+def test_an_answer_without_reading_is_told_where_there_was_something_to_read() -> None:
+    assert find_doubts(done("fin"), reads=True) == [NO_EVIDENCE]
+    assert find_doubts(done("fin"), reads=False) == []
+    assert find_doubts(done("fin", asks(call("a")), tool_message("a", INTERRUPTED)), reads=True) == [NO_EVIDENCE]
+    assert find_doubts(done("fin", read=(LINES,)), reads=True) == []
+    assert find_doubts(done("fin", *READ), reads=True) == []  # read in an earlier allowance, conversation kept
+
+
+CALLS_AS_TEXT = [
+    '<tool_call>\n{"name": "read_file", "arguments": {"path": "a.md"}}\n</tool_call>',
+    '{"name": "read_file", "arguments": {"path": "a.md"}}',
+    '```json\n{ "name": "lookup", "parameters": {} }\n```',
+    '<function=read_file>{"path": "a.md"}</function>',
+    '<function_calls><invoke name="read_file">',
+    '<|python_tag|>{"name": "read_file"}',
+    '[TOOL_CALLS][{"name": "read_file", "arguments": {}}]',
+    "<\uff5ctool\u2581calls\u2581begin\uff5c>function",
+    "<|tool_calls_section_begin|>",
+    "<|channel|>commentary to=functions.read_file",
+    'I will call read_file(path="a.md") now.',
+    '{"tool_calls": [{"id": "x"}]}',
+    '[{"type": "function", "function": {"name": "f"}}]',
+]
+
+
+@pytest.mark.parametrize("answer", CALLS_AS_TEXT)
+def test_a_tool_call_written_as_text_is_told(answer: str) -> None:
+    assert CALL_AS_TEXT in find_doubts(done(answer), reads=False)
+    assert CALL_AS_TEXT in plain_doubts(done(answer), reads=False)
+
+
+@pytest.mark.parametrize(
+    "answer", ["The name of the function is f.", '{"name": "Ann", "age": 3}', "I read the files.", "a < b"]
+)
+def test_plain_answers_are_no_calls(answer: str) -> None:
+    assert CALL_AS_TEXT not in find_doubts(done(answer), reads=False)
+
+
+def test_an_unknown_finish_reason_is_told_and_a_job_without_an_answer_has_no_doubts() -> None:
+    assert find_doubts(done("fin", finish="odd\x1b"), reads=False) == ["finish reason odd\\x1b is unknown"]
+    for known in ("stop", "eos", "end_turn", "", None):
+        assert find_doubts(done("fin", finish=known), reads=False) == []
+    assert find_doubts(new_state("t", "m"), reads=True) == []

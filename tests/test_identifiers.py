@@ -1,0 +1,94 @@
+"""What is an identifier, and what is not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.identifiers import find_identifiers, unfounded
+
+FOUND = [
+    ("Order ORD-48213 is late.", ["ORD-48213"]),
+    ("See docs/shipping.md, then /var/log/app.log.", ["docs/shipping.md", "/var/log/app.log"]),
+    ("Read README.md and ~/notes/a_b.", ["README.md", "~/notes/a_b"]),
+    ("On 2026-03-12, at 2026-03-12T06:00:00Z, by 06:30", ["2026-03-12", "2026-03-12T06:00:00Z", "06:30"]),
+    ("On 12 March 2026 or March 13, 2026 or 3.4.2026", ["12 March 2026", "March 13, 2026", "3.4.2026"]),
+    ("It takes 3 days, 30 ms and 5%.", ["3 days", "30 ms", "5%"]),
+    ("It costs 1,299.50 EUR or $1300 or 12€.", ["1,299.50 EUR", "$1300", "12€"]),
+    ("10 kg, 2 MB, 10GB, 20 °C", ["10 kg", "2 MB", "10GB", "20 °C"]),
+    ("v1.2.3 on 192.168.0.1, GPT-4o", ["v1.2.3", "192.168.0.1", "GPT-4o"]),
+    ("commit 9fceb02 closes #123", ["9fceb02", "#123"]),
+    ("id 123e4567-e89b-12d3-a456-426614174000", ["123e4567-e89b-12d3-a456-426614174000"]),
+    ("mail a.b@example.com, https://h.example/v1?q=1.", ["a.b@example.com", "https://h.example/v1?q=1"]),
+    ("call read_file with MAX_TOKENS", ["read_file", "MAX_TOKENS"]),
+    ("number 4711 and phone 030-1234-5678", ["4711", "030-1234-5678"]),
+    ("3 days, then 3 days, 3  days", ["3 days"]),
+    ("Standard shipping takes three to five working days. It isn't free, e.g. and/or i.e. I/O.", []),
+    ("1, 2 and 12 of them. Yes!", []),
+    ("", []),
+]
+
+
+@pytest.mark.parametrize(("text", "names"), FOUND)
+def test_what_names_one_certain_thing_is_found_once_in_its_order(text: str, names: list[str]) -> None:
+    assert find_identifiers(text) == names
+
+
+@pytest.mark.parametrize(
+    ("said", "read", "missing"),
+    [
+        ("ORD-48213", "order ord-48213 came", []),
+        ("ORD-4821", "order ORD-48213 came", ["ORD-4821"]),
+        ("30 ms", "it took 30ms", []),
+        ("30ms", "it took 30\u00a0ms", []),
+        ("30 ms", "it took 130 ms", ["30 ms"]),
+        ("$1300", "about $ 1300", []),
+        ("12 March 2026", "on 12\nMarch 2026", []),
+        ("13 March 2026", "on 12 March 2026", ["13 March 2026"]),
+        ("docs/a.md", "read docs/a.md:3", []),
+        ("docs/a.md", "read docs/b.md", ["docs/a.md"]),
+        ("no names here", "", []),
+    ],
+)
+def test_an_identifier_counts_as_read_only_as_a_whole(said: str, read: str, missing: list[str]) -> None:
+    assert unfounded(said, ["other text", read]) == missing
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "1",
+        "a/",
+        "1.",
+        "_",
+        "a_",
+        "a-",
+        ".",
+        "x@",
+        "a.",
+        "1 ",
+        "%",
+        "a1.",
+        "1:",
+        "../",
+        "~/",
+        "http://",
+        "a@a.",
+        "é",
+    ],
+)
+def test_no_text_takes_long(piece: str) -> None:
+    text = piece * (100_000 // len(piece))
+    start = time.process_time()
+    find_identifiers(text)
+    assert time.process_time() - start < 10  # some tenths of a second; a quadratic pattern takes minutes
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(st.text(max_size=200), st.text(max_size=50))
+def test_every_text_grounds_itself(text: str, other: str) -> None:
+    assert unfounded(text, [f"{other}\n{text}"]) == []

@@ -1,0 +1,88 @@
+"""One checkpoint as a reader sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.report import made_progress
+from scheduler.state import Outcome, Sent, State, admit, new_state, settle
+from scheduler.transcript import Archived, archive_text, show_text, state_lines
+from tests.test_report import EVIL, NOW, tame
+
+
+def spent(*outcomes: Outcome, answer: str | None = None, **last: Any) -> State:
+    """A document with these outcomes."""
+    state = new_state(f"task {EVIL[:-2]}", "m1")
+    for number, outcome in enumerate(outcomes, 1):
+        state = admit(state, number, point=None, started=NOW)
+        more: dict[str, Any] = {"answer": answer, **last} if outcome == "answered" else {"reason": f"why {EVIL[:-2]}"}
+        state = settle(state, outcome, finished=NOW, max_attempts=4, **more)
+    return state
+
+
+def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
+    lines = (("a.md", 1, 2), ("b.md", 1, 1), ("a.md", 7, 9), ("a.md", 1, 2))
+    evidence = [{"file": file, "first": first, "last": last} for file, first, last in lines]
+    state = spent(
+        "timeout", "answered", answer=f"two\nlines {EVIL[:-2]}", usage=usage, evidence=evidence, finish_reason="odd"
+    )
+    state["history"][1]["request"] = Sent(tokens=99, cut=["left out: look {}\x1b"])
+    call = {"id": "c", "type": "function", "function": {"name": "read_file", "arguments": '{"path": "a.md"}'}}
+    state["conversation"] = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": EVIL},
+    ]
+    page = show_text(state, 4, "/x/a.json", rehearsal=True, edited=True, reads=True)
+    assert tame(page)
+    for words in (
+        "REHEARSAL",
+        "done, 2 of 4 attempts, model m1",
+        "task edited since",
+        'assistant calls read_file {"path": "a.md"}',
+        "1. 2026-03-02T09:00:00Z to 2026-03-02T09:00:00Z: timeout; why",
+        "tokens unknown",
+        "12 tokens",
+        "read a.md:1-2",
+        "ANSWER (unreviewed)\n  two\n  lines",
+        "EVIDENCE\n  a.md: lines 1-2, 7-9\n  b.md: lines 1-1\n  DOUBT: finish reason odd is unknown",
+        "2. 2026-03-02T09:00:00Z to 2026-03-02T09:00:00Z: answered",
+        "     not in its request: left out: look {}\\x1b",
+    ):
+        assert words in page
+
+
+def test_an_answer_without_reading_is_marked_and_a_new_job_has_nothing_to_show() -> None:
+    done = spent("answered", answer="fin")
+    page = show_text(done, 4, "/x", rehearsal=False, edited=False, reads=True)
+    assert "EVIDENCE\n  (none)\n  DOUBT: no evidence" in page
+    assert "no evidence" not in show_text(done, 4, "/x", rehearsal=False, edited=False, reads=False)
+    page = show_text(new_state("t", "m1"), 4, "/x", rehearsal=False, edited=False, reads=True)
+    assert page.count("(none)") == 2
+    assert "ANSWER" not in page
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "progress"),
+    [
+        (new_state("t", "m1"), "state: ready, 0 attempts, model m1", False),
+        (spent("timeout"), "last attempt: timeout: why", False),
+        (spent("tool_calls"), "last attempt: tool_calls", True),
+        (spent("timeout", "length"), "state: ready, 2 attempts", True),
+        (spent("answered", answer="fin"), "answer (unreviewed): fin", True),
+        (spent("timeout", "timeout", "timeout", "tool_calls"), "state: exhausted, 4 attempts", False),
+    ],
+)
+def test_the_state_in_two_lines_and_whether_it_goes_on(state: State, words: str, progress: bool) -> None:
+    assert words in state_lines(state)
+    assert tame(state_lines(state))
+    assert made_progress(state) is progress
+
+
+def test_what_was_set_aside_is_listed_with_why_and_by_whom() -> None:
+    text = archive_text([Archived(allowance=2, at=1_772_442_000, who="ann", reason=f"again\n{EVIL}")])
+    assert "2026-03-02T09:00:00Z by ann, allowance 2: again" in text
+    assert tame(text)
+    assert archive_text([]) == ""
