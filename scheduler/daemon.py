@@ -146,7 +146,7 @@ class Daemon:
         if fresh.max_parallel != self._file.max_parallel:
             self._log("warning", f"max_parallel is {self._file.max_parallel} until the daemon is started again")
         old, self._file, self._folders = self._file, fresh, _by_folder(fresh)
-        self._claim()
+        self._claim(HASTE)  # in most folders it stands since the start
         for name in {*old.jobs, *old.refused} - set(fresh.jobs):
             self._clock.drop(name)
             self._results.pop(name, None)
@@ -160,11 +160,11 @@ class Daemon:
         for name, problem in self._file.refused.items():
             self._note(Result(job=name, refusal=EntryRefused(problem=problem_line(problem))))
 
-    def _claim(self) -> None:
-        """Enter this process into every ledger that the file uses. Raises DaemonRunning."""
+    def _claim(self, wait: float | None = None) -> None:
+        """Enter this process into every ledger that the file uses, a locked one within `wait`. Raises DaemonRunning."""
         for folder in sorted(self._folders):
             try:
-                with open_folder(folder).writing() as tx:
+                with open_folder(folder).writing(wait) as tx:
                     claim_daemon(tx, str(self._file.path), this_process(), int(time.time()))
             except DaemonRunning:
                 raise
