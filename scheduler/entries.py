@@ -1,125 +1,41 @@
-"""The shape of jobs.yaml: its keys, their types and limits, its JSON Schema, and each misfit in plain words.
+"""The shape of jobs.yaml: its keys, its JSON Schema, and each misfit in plain words.
 
-What may hold a key (`key:` and below, `base_url`) is never part of a message.
+What may hold a key (`key:` and `headers:` and below, `base_url`) is never part of a message.
 """
 
 from __future__ import annotations
 
-import difflib
-import functools
-import os
-import re
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    Field,
-    PlainValidator,
-    StringConstraints,
-    ValidationError,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from scheduler import trigger
 from scheduler.address import check_base_url
-from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE, checkpoint_name_fault
-from scheduler.positions import QUOTE, Odd, Path
+from scheduler.extras import check_body, check_headers
+from scheduler.fields import (
+    Checkpoint,
+    Credential,
+    Duration,
+    HeaderName,
+    Headers,
+    Id,
+    PathText,
+    Schedule,
+    Temperature,
+    Text,
+    Timeout,
+    Variable,
+    Zone,
+)
+from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE
+from scheduler.misfits import ID_RULE, LIMITS, WANTED, Misfit, Refused, found_words, like_a_key, nearest
+from scheduler.positions import Path
 from scheduler.state import MAX_STEPS
-
-
-class Misfit(NamedTuple):
-    """A key or value that does not fit: its path from the top, one sentence, and what to do about it."""
-
-    path: Path
-    message: str
-    hint: str = ""
-    at_key: bool = False
-
-
-class _Refused(ValueError):
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
-def _text(text: str) -> str:
-    if not text.strip():
-        raise _Refused("it is blank")
-    return text
-
-
-def _path(text: str) -> str:
-    if re.search(r"[\x00-\x1f\x7f]", text):
-        raise _Refused("a path holds no control characters")
-    os.fsencode(text)  # a ValueError where this machine's file names cannot spell it
-    if text.startswith("~"):
-        raise _Refused("~ is not read as a home folder", "write the whole path")
-    return text
-
-
-def _checkpoint(text: str) -> str:
-    name = text.rpartition("/")[2]
-    if name in ("", ".", ".."):
-        raise _Refused("this names a folder", "name a file in it, such as checkpoints/report.json")
-    if fault := checkpoint_name_fault(name):
-        raise _Refused(fault)
-    return text
-
-
-def _like_a_key(text: str) -> bool:
-    mixed = len(text) >= 20 and all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
-    return mixed or bool(re.match("(sk|pk|rk|gsk|hf|xai)[-_]|[0-9a-fA-F]{32}", text))
-
-
-def _variable(name: str) -> str:
-    if _like_a_key(name) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,99}", name):
-        raise _Refused("expected the name of an environment variable, never the key itself", "key: {env: LOCAL_KEY}")
-    return name
-
-
-def _zone(name: str) -> str:
-    trigger.check_schedule(DEFAULT_SCHEDULE, name)
-    return name
-
-
-def _schedule(text: str) -> str:
-    trigger.check_schedule(text, "UTC")
-    return text
-
-
-def _duration(value: Any) -> int:
-    if not isinstance(value, str):
-        raise _Refused("expected a duration", 'write it with its unit, such as "90s", "15m" or "6h"')
-    return trigger.parse_duration(value)
-
-
-def _timeout(value: Any) -> float:
-    seconds = float(value if type(value) in (int, float) else _duration(value))
-    if not 0 < seconds <= 3600:
-        raise _Refused("it must be more than 0 and at most 3600 seconds")
-    return seconds
-
 
 _PAUSES: Final = "Pauses after failed attempts in a row; [] for none."
 _DEFAULT: Final[dict[str, Any]] = {"default": ["15m", "1h", "6h"]}
 _CLOSED: Final[dict[str, Any]] = {"additionalProperties": False}
-_DURATION: Final = {"type": "string", "pattern": "^[0-9]+[smhd]$"}
-_TIMEOUT: Final = {"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 3600}, _DURATION]}
-Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
-Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
-PathText = Annotated[Text, AfterValidator(_path)]
-Checkpoint = Annotated[PathText, AfterValidator(_checkpoint)]
-Variable = Annotated[str, AfterValidator(_variable)]
-Credential = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
-Zone = Annotated[Text, AfterValidator(_zone)]
-Schedule = Annotated[Text, AfterValidator(_schedule)]
-Duration = Annotated[int, PlainValidator(_duration), WithJsonSchema(_DURATION)]
-Timeout = Annotated[float, PlainValidator(_timeout), WithJsonSchema(_TIMEOUT)]
 
 
 class Entry(BaseModel, extra="forbid", strict=True):
@@ -143,7 +59,7 @@ class KeyEntry(Entry, json_schema_extra={"minProperties": 1, "maxProperties": 1}
     @classmethod
     def _exactly_one(cls, value: Any) -> Any:
         if isinstance(value, dict) and len(value) != 1:
-            raise _Refused("expected exactly one of env, file and credential", "key: {env: LOCAL_KEY}")
+            raise Refused("expected exactly one of env, file and credential", "key: {env: LOCAL_KEY}")
         return value
 
 
@@ -156,6 +72,16 @@ class ProviderEntry(Entry):
     key: KeyEntry | None = Field(None, description="Where the key is found; leave it out where none is needed.")
     timeout: Timeout | None = Field(None, description='The total time of one request: seconds, or "10m".')
     max_tokens: int | None = Field(None, gt=0, description="The most tokens of one reply.")
+    max_completion_tokens: int | None = Field(None, gt=0, description="The same, by its newer name.")
+    temperature: Temperature | None = Field(None, description="0 to 2; left out, the provider's own.")
+    extra_body: dict[str, Any] = Field({}, description="Further fields of each request's body.")
+    context_tokens: int | None = Field(None, ge=1024, description="The model's window: request and reply together.")
+    headers: Headers = Field({}, description="Further headers; a secret only as {env: NAME}.")
+    idempotency_header: HeaderName | None = Field(None, description="The header that names each attempt, once.")
+    replay_fields: Literal["keep", "drop"] | None = Field(
+        None, description="Whether fields of the provider's own, such as reasoning_content, are sent back to it."
+    )
+    ca_file: PathText | None = Field(None, description="A PEM file; certificates are checked against it alone.")
     proxy: Literal["env"] | None = Field(None, description="env: use the proxy that the environment names.")
     last_attempt: Literal["none", "omit"] | None = Field(None, description="How the last attempt forbids tools.")
 
@@ -214,29 +140,31 @@ def json_schema() -> dict[str, Any]:
 
 def check(data: Any) -> tuple[FileEntry | None, list[Misfit]]:
     """Check the plain data of the whole file; return it as a FileEntry, or every misfit."""
+    misfits = list(_beyond_types(data))
     try:
-        return FileEntry.model_validate(data), []
+        shape = FileEntry.model_validate(data)
     except ValidationError as error:
-        return None, [_misfit(item) for item in error.errors(include_url=False)]
+        misfits += [_misfit(item) for item in error.errors(include_url=False)]
+    return (None, misfits) if misfits else (shape, [])
 
 
-_ID_RULE: Final = "1 to 64 small letters, digits, dots, dashes and underscores, a letter or digit first"
-_MAPPING: Final = ("a mapping", 'write "key: value" lines under it')
-_WANTED: Final = {
-    "string_type": ("text", QUOTE),
-    "bool_type": ("true or false", "write true or false"),
-    "int_type": ("a whole number", "write digits only, without quotes"),
-    "list_type": ("a list", "put square brackets around it"),
-    "dict_type": _MAPPING,
-    "model_type": _MAPPING,
-}
-_LIMITS: Final = {
-    "greater_than_equal": "it must be at least {ge}",
-    "greater_than": "it must be more than {gt}",
-    "less_than_equal": "it must be at most {le}",
-    "literal_error": "expected {expected}",
-    "string_pattern_mismatch": "expected a plain name of letters, digits, dots, dashes and underscores",
-}
+def _beyond_types(data: Any) -> Iterator[Misfit]:
+    """Find what is wrong between the keys of a provider's entry, and inside those that take any name."""
+    providers = data.get("providers") if isinstance(data, dict) else None
+    for name, entry in providers.items() if isinstance(providers, dict) else ():
+        if not isinstance(entry, dict):
+            continue
+        path: Path = ("providers", name)
+        headers, body, own = entry.get("headers"), entry.get("extra_body"), entry.get("idempotency_header")
+        if isinstance(headers, dict):
+            yield from check_headers((*path, "headers"), headers)
+            if isinstance(own, str) and own.lower() in map(str.lower, headers):
+                yield Misfit((*path, "idempotency_header"), "idempotency_header: it stands among headers already")
+        if isinstance(body, dict):
+            yield from check_body((*path, "extra_body"), body)
+        if {"max_tokens", "max_completion_tokens"} <= entry.keys():
+            message = "max_tokens and max_completion_tokens exclude each other"
+            yield Misfit((*path, "max_completion_tokens"), message, "keep the one that the provider knows", True)
 
 
 def _misfit(item: Any) -> Misfit:
@@ -246,7 +174,7 @@ def _misfit(item: Any) -> Misfit:
     if kind == "extra_forbidden":
         return Misfit(path, _unknown(path), at_key=True)
     if kind == "string_pattern_mismatch" and path[-1] == "[key]":
-        return Misfit(path[:-1], f"this is no {path[0][:-1]} id: {_ID_RULE}", at_key=True)
+        return Misfit(path[:-1], f"this is no {path[0][:-1]} id: {ID_RULE}", at_key=True)
     if kind == "model_type" and _of_key(path):
         return Misfit(path, "key: expected where the key is found, never the key itself", "key: {env: LOCAL_KEY}")
     return Misfit(path, *_wrong(path, kind, item["input"], context))
@@ -256,18 +184,15 @@ def _of_key(path: Path) -> bool:
     return path[:1] == ("providers",) and path[2:3] == ("key",)
 
 
+def _secret(path: Path) -> bool:
+    return path[:1] == ("providers",) and path[2:3] in (("key",), ("headers",))
+
+
 def _unknown(path: Path) -> str:
     name, known = str(path[-1])[:40], tuple(_model_of(path).model_fields)
-    if _of_key(path[:-1]) or _like_a_key(name):
+    if _of_key(path[:-1]) or like_a_key(name):
         return f"unknown key; expected {', '.join(known)}"
     return f"unknown key {name}{nearest(name, known)}"
-
-
-@functools.lru_cache(maxsize=1024)
-def nearest(name: str, known: tuple[str, ...]) -> str:
-    """Return "; did you mean X?", or nothing where no known name is near."""
-    found = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _model_of(path: Path) -> type[Entry]:
@@ -282,18 +207,10 @@ def _model_of(path: Path) -> type[Entry]:
 def _wrong(path: Path, kind: str, value: Any, context: dict[str, Any]) -> tuple[str, str]:
     label = ".".join(str(part) for part in path[2 if path[:1] == ("jobs",) else 0 :] if isinstance(part, str))
     start = f"{label}: " if label else ""
-    if kind in _WANTED:
-        wanted, hint = _WANTED[kind]
-        return f"{start}expected {wanted}, found {_found(value, secret=_of_key(path))}", hint
-    if kind in _LIMITS:
-        return start + _LIMITS[kind].format_map(context).replace("'", ""), ""
+    if kind in WANTED:
+        wanted, hint = WANTED[kind]
+        return f"{start}expected {wanted}, found {found_words(value, secret=_secret(path))}", hint
+    if kind in LIMITS:
+        return start + LIMITS[kind].format_map(context).replace("'", ""), ""
     cause = context.get("error", "this value does not fit")
     return f"{start}{cause}", getattr(cause, "hint", "")
-
-
-def _found(value: object, *, secret: bool) -> str:
-    if isinstance(value, Odd):
-        shown = "a word" if secret else value.text[:40]
-        return "nothing" if value.nothing else f"{shown}, which YAML reads in more than one way"
-    names = {bool: str(value).lower(), str: "text", list: "a list", dict: "a mapping"}
-    return names.get(type(value), "a number")

@@ -91,8 +91,10 @@ def _refusal(
         return error, ""
     try:
         if not plan.job.provider.offline:
+            from scheduler.gateway import Exchange  # which other commands than check can do without
+
             model_of(replace(plan, rehearsal=False), environ)
-            read_key(plan.job.provider, environ)
+            Exchange(plan.job.provider, read_key(plan.job.provider, environ), environ).close()
     except ProviderNotReady as error:
         return (None, f"before live: true can work: {error}") if plan.rehearsal else (error, "")
     return None, ""

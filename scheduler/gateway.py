@@ -16,14 +16,16 @@ from typing import Any, Self
 import httpx
 
 from scheduler.address import check_base_url
+from scheduler.advice import advise
+from scheduler.certificates import pinned_context
 from scheduler.conversation import encode
 from scheduler.errors import AskFailed, ProviderNotReady
+from scheduler.extras import header_fault
 from scheduler.job import Provider
-from scheduler.keys import key_fault, one_line
+from scheduler.keys import LINE_LIMIT, list_secrets, one_line, read_headers, without
 from scheduler.owner import program_version
 from scheduler.reply import REPLY_LIMIT, judge_response
 
-_SECRET = 16  # shorter keys are placeholders such as "ollama", which an answer may well contain
 _CLOSED = re.compile("disconnected|closed")
 
 for _name in ("httpx", "httpcore"):  # at DEBUG they print a reply's headers, which may repeat the key
@@ -109,7 +111,9 @@ class Exchange:
         self._provider = provider
         self._key = key
         self._environ = environ
-        fault = key_fault(key) if key is not None else ""
+        self._headers = read_headers(provider, environ)
+        self._secrets = list_secrets(provider, key, self._headers)
+        fault = header_fault(key) if key is not None else ""
         problem = f"the key {fault}" if fault else ""
         try:
             self._url = httpx.URL(check_url(provider.base_url or "", allow_http=provider.allow_http))
@@ -137,14 +141,16 @@ class Exchange:
         """Send the request once; return `message`, `finish_reason`, `usage`, `id` and `billed`.
 
         Returns or raises within the provider's timeout, whatever the other side does. Raises AskFailed, and
-        RequestRefused where nothing can be sent.
+        RequestRefused where nothing can be sent. An `idempotency_key` of the request goes into the provider's header.
         """
         body = encode(request)
         client, self._client = self._client or self._open(), None
         call = _Call()
         _in_flight.add(call)
         try:
-            threading.Thread(target=self._work, args=(call, client, body), name="exchange", daemon=True).start()
+            threading.Thread(
+                target=self._work, args=(call, client, request, body), name="exchange", daemon=True
+            ).start()
             result = call.mailbox.get(timeout=self._provider.timeout)
         except queue.Empty:
             call.end()
@@ -159,30 +165,36 @@ class Exchange:
             raise result
         return result
 
-    def _work(self, call: _Call, client: httpx.Client, body: bytes) -> None:
+    def _work(self, call: _Call, client: httpx.Client, request: Mapping[str, Any], body: bytes) -> None:
         try:
             with client:
-                result = self._post(call, client, body)
+                result = self._post(call, client, request, body)
         except Exception as error:
             result = _failure(error, sent=call.sent)
-        if isinstance(result, AskFailed):
-            result.reason = one_line(result.reason, self._key)
+            result.reason = one_line(result.reason, self._secrets)
         call.mailbox.put(result)
 
-    def _post(self, call: _Call, client: httpx.Client, body: bytes) -> dict[str, Any] | AskFailed:
+    def _post(
+        self, call: _Call, client: httpx.Client, request: Mapping[str, Any], body: bytes
+    ) -> dict[str, Any] | AskFailed:
         received = bytearray()
-        with client.stream("POST", self._url, content=body, extensions={"trace": call.trace}) as response:
+        name, key = self._provider.idempotency_header, request.get("idempotency_key")
+        headers = {name: key} if name and key else None
+        sending = client.stream("POST", self._url, content=body, headers=headers, extensions={"trace": call.trace})
+        with sending as response:
             for chunk in response.iter_raw():
                 received += chunk
                 if len(received) > REPLY_LIMIT:
                     break
         found = judge_response(response.status_code, response.headers.multi_items(), bytes(received))
-        if isinstance(found, AskFailed) or not self._key or len(self._key) < _SECRET:
+        if isinstance(found, AskFailed):
+            advice = advise(found, bytes(received), request, self._provider)
+            found.reason = one_line(found.reason, self._secrets, LINE_LIMIT - len(advice)) + advice
             return found
-        return {name: _without(value, self._key) for name, value in found.items()}  # a server may repeat the key
+        return {name: without(value, self._secrets) for name, value in found.items()}
 
     def _open(self) -> httpx.Client:
-        headers = {
+        headers = self._headers | {
             "Accept": "application/json",
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
@@ -190,17 +202,15 @@ class Exchange:
         }
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
+        tls = self._tls()
         try:
             return httpx.Client(
                 headers=headers,
                 timeout=self._provider.timeout + 1,  # ends a worker that nobody waits for any more
-                verify=self._tls(),
+                verify=tls,
                 trust_env=self._provider.proxy == "env",
                 follow_redirects=False,
             )
-        except OSError as error:
-            named = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if self._environ.get(name)), "certifi")
-            problem = f"the certificates of {named} cannot be read: {error.strerror or type(error).__name__}"
         except ImportError:
             problem = f"{_proxy_names(self._environ)}: a SOCKS proxy needs the package socksio, which is not installed"
         except Exception as error:
@@ -208,22 +218,23 @@ class Exchange:
         raise ProviderNotReady(provider=self._provider.name, problem=problem)
 
     def _tls(self) -> ssl.SSLContext:
-        """Return the process's context; for plain http, one that trusts nobody and costs nothing."""
-        if self._url.scheme == "http":
-            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        with _tls_lock:
-            return _tls_context()
+        """Return the context of the provider's own file, or else the process's.
 
-
-def _without(value: Any, key: str) -> Any:
-    """Replace the key in every text of a decoded reply; in its bytes JSON's escapes could hide it."""
-    if isinstance(value, str):
-        return value.replace(key, "***")
-    if isinstance(value, list):
-        return [_without(item, key) for item in value]
-    if isinstance(value, dict):
-        return {_without(name, key): _without(item, key) for name, item in value.items()}
-    return value
+        For plain http it is one that trusts nobody and costs nothing.
+        """
+        try:
+            if self._provider.ca_file:
+                return pinned_context(self._provider.ca_file)
+            if self._url.scheme == "http":
+                return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            with _tls_lock:
+                return _tls_context()
+        except OSError as error:
+            named = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if self._environ.get(name)), "certifi")
+            problem = f"the certificates of {named} cannot be read: {error.strerror or type(error).__name__}"
+        except ValueError as error:
+            problem = f"ca_file: {self._provider.ca_file}: {error}"
+        raise ProviderNotReady(provider=self._provider.name, problem=problem)
 
 
 def _proxy_names(environ: Mapping[str, str]) -> str:

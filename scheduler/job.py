@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,8 @@ class Provider:
     """A chat-completions endpoint, or the offline demo (`base_url` None).
 
     `timeout` is the total of one request in seconds. `model_env` names the variable that gives the model where the
-    entry names none.
+    entry names none. `headers` pairs each name with its value, or with the variable that holds it; `extra_body` is the
+    text of a JSON object; `context_tokens` is the model's window; certificates are checked against `ca_file` alone.
     """
 
     name: str
@@ -50,6 +52,14 @@ class Provider:
     key: KeySource | None = None
     timeout: float = DEFAULT_TIMEOUT
     max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    extra_body: str = "{}"
+    context_tokens: int | None = None
+    headers: tuple[tuple[str, str | KeySource], ...] = ()
+    idempotency_header: str | None = None
+    replay_fields: Literal["keep", "drop"] = "keep"
+    ca_file: Path | None = None
     allow_http: bool = False
     proxy: Literal["env"] | None = None
     last_attempt: Literal["none", "omit"] = "none"
@@ -62,7 +72,10 @@ class Provider:
     @property
     def options(self) -> dict[str, Any]:
         """The fields of each request's body that the entry sets."""
-        return {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
+        named = ("max_tokens", "max_completion_tokens", "temperature")
+        given: dict[str, Any] = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
+        given.update(json.loads(self.extra_body))
+        return given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

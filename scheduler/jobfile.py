@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler import entries, files, positions
-from scheduler.entries import FileEntry, JobEntry, KeyEntry, Misfit, ProviderEntry, nearest
+from scheduler.entries import FileEntry, JobEntry, KeyEntry, ProviderEntry
 from scheduler.entries import json_schema as json_schema
 from scheduler.errors import JobFileUnreadable
 from scheduler.job import REHEARSAL, Job, JobFile, KeySource, Problem, Provider, Source
+from scheduler.misfits import Misfit, nearest
 from scheduler.positions import Document, Odd, Place
 
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -233,7 +235,15 @@ def _provider(name: str, entry: ProviderEntry, base: Path) -> Provider:
     given: dict[str, Any] = {field: getattr(entry, field) for field in entry.model_fields_set}
     if entry.key:
         given["key"] = _key(entry.key, base)
+    if entry.ca_file:
+        given["ca_file"] = _under(base, entry.ca_file)
+    given["headers"] = tuple((header, _header(value)) for header, value in sorted(entry.headers.items()))
+    given["extra_body"] = json.dumps(entry.extra_body, sort_keys=True)
     return replace(BUILT_IN.get(name, Provider(name=name, base_url="")), **given)
+
+
+def _header(value: str | dict[str, str]) -> str | KeySource:
+    return value.strip() if isinstance(value, str) else KeySource(kind="env", name=value["env"])
 
 
 def _key(entry: KeyEntry, base: Path) -> KeySource:

@@ -1,25 +1,26 @@
-"""A provider's key: where it is found, what it may be, and how it is kept out of every text."""
+"""A provider's secrets, its key above all: where they are found, and how they are kept out of every text."""
 
 from __future__ import annotations
 
 import base64
 import errno
+import functools
 import os
 import re
 import stat
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from scheduler.errors import ProviderNotReady
+from scheduler.extras import header_fault
 from scheduler.job import KeySource, Provider
+from scheduler.text import plain_line
 
-KEY_LIMIT: Final = 8192
 KEY_FILE_LIMIT: Final = 64 * 1024
 LINE_LIMIT: Final = 300
-
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
+SHORTEST: Final = 16
 
 
 def read_key(provider: Provider, environ: Mapping[str, str]) -> str | None:
@@ -31,7 +32,7 @@ def read_key(provider: Provider, environ: Mapping[str, str]) -> str | None:
         return None
     try:
         key = _stored_key(provider.key, environ).strip()
-        problem = key_fault(key)
+        problem = header_fault(key)
     except OSError as error:
         problem = "is a symbolic link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}"
     except ValueError as error:
@@ -58,25 +59,58 @@ def _stored_key(source: KeySource, environ: Mapping[str, str]) -> str:
         os.close(descriptor)
 
 
-def key_fault(key: str) -> str:
-    """Return why a header cannot carry this key, or nothing."""
-    faults = (
-        (not key, "is missing or blank"),
-        (len(key) > KEY_LIMIT, f"is longer than {KEY_LIMIT} characters"),
-        (re.search(r"[\r\n]", key), "has a line break inside"),
-        (re.search(r"[^\x00-\x7f]", key), "has a character outside ASCII"),
-        (re.search(r"[\x00-\x1f\x7f]", key), "has a control character"),
-    )
-    return next((words for wrong, words in faults if wrong), "")
+def read_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that the provider's entry sets, with the values that variables give, without blanks at ends.
+
+    Raises ProviderNotReady, which never shows any part of such a value.
+    """
+    found: dict[str, str] = {}
+    for name, value in provider.headers:
+        found[name] = value if isinstance(value, str) else environ.get(value.name, "").strip()
+        if not isinstance(value, str) and (fault := header_fault(found[name])):
+            problem = f"the value of the header {name} in the variable {value.name} {fault}"
+            raise ProviderNotReady(provider=provider.name, problem=problem)
+    return found
 
 
-def one_line(text: str, key: str | None) -> str:
-    """Make one short line of it: no control or invisible characters, and *** for the key in each of its spellings."""
-    plain = _ANSI.sub("", text)
-    line = " ".join("".join(c if c.isprintable() else " " * c.isspace() for c in plain).split())
-    if key:
-        spellings = (urllib.parse.quote(key, safe=""), base64.b64encode(key.encode()).decode(), key)
+def list_secrets(provider: Provider, key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what no text may show, the longest first: the key, and each value that a variable gave a header.
+
+    Of a value such as "Bearer abc" the part behind the scheme is a secret by itself.
+    """
+    values = [headers[name] for name, value in provider.headers if isinstance(value, KeySource)]
+    parts = [value.split(maxsplit=1)[-1] for value in values]
+    return tuple(sorted({*values, *parts, *([key] if key else [])}, key=len, reverse=True))
+
+
+def one_line(text: str, secrets: Sequence[str] = (), limit: int = LINE_LIMIT) -> str:
+    """Make one short line of it: no control or invisible characters, and *** for each spelling of each secret."""
+    line = plain_line(text, len(text))
+    if secrets:
         # Wrapped by a line break, or escaped as JSON and Python's repr do it.
-        patterns = (r"[\s\\]*".join(map(re.escape, spelling)) for spelling in spellings)
+        patterns = (r"[\s\\]*".join(map(re.escape, spelling)) for secret in secrets for spelling in _spellings(secret))
         line = re.sub("|".join(patterns), "***", line, flags=re.IGNORECASE)
-    return line if len(line) <= LINE_LIMIT else line[: LINE_LIMIT - 1] + "…"
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _spellings(secret: str) -> tuple[str, ...]:
+    return urllib.parse.quote(secret, safe=""), base64.b64encode(secret.encode()).decode(), secret
+
+
+def without(value: Any, secrets: Sequence[str]) -> Any:
+    """Replace secrets in every text of a decoded reply, which a server may have put there.
+
+    Shorter ones than SHORTEST stay: they are placeholders such as "ollama", which an answer may well contain.
+    """
+    long = [secret for secret in secrets if len(secret) >= SHORTEST]
+    return _without(value, long) if long else value
+
+
+def _without(value: Any, secrets: Sequence[str]) -> Any:
+    if isinstance(value, str):
+        return functools.reduce(lambda text, secret: text.replace(secret, "***"), secrets, value)
+    if isinstance(value, list):
+        return [_without(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {_without(name, secrets): _without(item, secrets) for name, item in value.items()}
+    return value

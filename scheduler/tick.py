@@ -13,6 +13,7 @@ from typing import Any
 
 from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
+from scheduler.calls import result_room
 from scheduler.checkpoint import Checkpoint, hold, peek
 from scheduler.due import Plan, is_missed, model_of, owed_point, plan_job, private_paths
 from scheduler.errors import CheckpointMoved, EntryRefused, LedgerBusy, ProgramFault, ResumedError
@@ -239,7 +240,7 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
     order = Order(
         task=job.task,
         model=model_of(plan, environ),
-        tools=(*file_tools(job.read, private), *turn.tools),
+        tools=(*file_tools(job.read, private, result_room(job.provider.context_tokens).each), *turn.tools),
         job=job.id,
         provider=offline.MODEL if plan.offline else job.provider.name,
         live=not plan.offline,
@@ -248,6 +249,9 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
         max_attempts=job.max_attempts,
         options=job.provider.options,
         last_attempt=job.provider.last_attempt,
+        idempotent=job.provider.idempotency_header is not None,
+        context_tokens=job.provider.context_tokens,
+        replay_fields=job.provider.replay_fields,
         files=listing.entries,
         unlisted=listing.left_out,
         requests_per_day=job_file.requests_per_day,
@@ -255,10 +259,10 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
     if plan.offline:
         return order, offline.demo
     from scheduler.gateway import Exchange
-    from scheduler.keys import read_key
+    from scheduler.keys import read_headers, read_key
 
     key = read_key(job.provider, environ)
-    mark = hashlib.sha256(repr((job.provider, key)).encode()).digest()
+    mark = hashlib.sha256(repr((job.provider, key, read_headers(job.provider, environ))).encode()).digest()
     return replace(order, mark=mark), Exchange(job.provider, key, environ)
 
 

@@ -1099,6 +1099,127 @@ def test_good_key_is_sent_and_stands_in_no_file(project: Project, chat: ChatServ
     assert holding == ["secret"]
 
 
+# ---- what else a provider's entry names ----
+
+
+@pytest.mark.parametrize("case", BAD_KEYS)
+def test_bad_variable_of_a_header_blocks_before_anything_is_counted(
+    case: str, begun: Project, chat: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value, words = BAD_KEYS[case]
+    monkeypatch.delenv("TEAM_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("TEAM_KEY", value)
+    begun.live(chat.url, jobs(), provider={"headers": {"X-Team": {"env": "TEAM_KEY"}}})
+    before = trace(begun.path())
+    told = command(begun, "run", "nightly")
+    assert told.code == 65
+    told.one_line("job nightly", "provider local", "X-Team", "TEAM_KEY", words)
+    told = command(begun, "check")
+    assert told.code == 65
+    assert words in told.about("nightly")
+    assert trace(begun.path()) == before
+    assert counted(begun.path().parent) == (1, 1)
+    assert chat.count == 0
+
+
+CA_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (lambda _: None, "it cannot be read: No such file"),
+    "without a certificate": (lambda path: path.write_text("hello"), "it holds no certificate"),
+    "out of reach": (lambda path: path.symlink_to(path), "it cannot be read: Too many levels"),
+}
+
+
+@pytest.mark.parametrize("case", CA_FILES)
+def test_bad_file_of_certificates_blocks_before_anything_is_counted(
+    case: str, project: Project, chat: ChatServer
+) -> None:
+    make, words = CA_FILES[case]
+    project.live(chat.url, provider={"ca_file": "tls.pem"})
+    make(project.folder / "tls.pem")
+    for arguments in (["run", "nightly"], ["check"]):
+        told = command(project, *arguments)
+        assert told.code == 65
+        told.one_line("job nightly", "provider local", f"ca_file: {project.folder / 'tls.pem'}: {words}")
+    assert chat.count == 0
+    assert not project.path().exists()
+
+
+def test_header_from_a_variable_is_sent_and_stands_in_no_file(
+    project: Project, chat: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEAM_KEY", f"Bearer {KEY[::-1]}")
+    chat.script = [(500, {"error": {"message": f"no {KEY[::-1]}"}}), answer(f"you sent {KEY[::-1]}")]
+    project.live(chat.url, provider={"headers": {"X-Team": {"env": "TEAM_KEY"}}, "extra_body": {"seed": 7}})
+    assert command(project, "run", "nightly").code == 69
+    assert command(project, "unblock", "local").code == 0
+    told = command(project, "run", "nightly")
+    assert told.code == 0
+    assert "you sent ***" in told.out + told.err
+    assert project.document()["history"][0]["reason"] == "500: no ***"
+    assert chat.headers[1]["X-Team"] == f"Bearer {KEY[::-1]}"
+    assert [request["seed"] for request in chat.requests] == [7, 7]
+    holding = [path for path in project.folder.rglob("*") if path.is_file() and KEY[::-1].encode() in path.read_bytes()]
+    assert holding == []
+
+
+def test_another_value_of_a_header_s_variable_ends_the_rest_of_its_provider(
+    project: Project, chat: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat.script = [(401, {"error": {"message": "who are you?"}}), answer("fin")]
+    project.live(chat.url, provider={"headers": {"X-Team": {"env": "TEAM_KEY"}, "X-Title": "Night"}})
+    monkeypatch.setenv("TEAM_KEY", "team-canary-1")
+    assert command(project, "run", "nightly").code == 69
+    assert command(project, "run", "nightly").code == 65
+    assert chat.count == 1
+    monkeypatch.setenv("TEAM_KEY", "team-canary-2")
+    assert command(project, "run", "nightly").code == 0
+    assert chat.count == 2
+
+
+def test_provider_that_calls_its_own_field_wrong_is_understood_by_the_option_that_is_named(
+    project: Project, chat: ChatServer
+) -> None:
+    asked = tool_calls(("c1", "list_files", "{}"))
+    asked["choices"][0]["message"]["reasoning_content"] = "I look first"
+    chat.script = [asked, (422, {"message": "messages.2.reasoning_content: extra input"}), answer("fin")]
+    entry = {"idempotency_header": "Idempotency-Key"}
+    (project.folder / "notes.md").write_text("x")
+    project.live(chat.url, {"nightly": {"read": ["notes.md"]}}, provider=entry)
+    assert command(project, "run", "nightly").code == 0
+    told = command(project, "run", "nightly")
+    assert told.code == 69
+    assert "replay_fields: drop" in told.err
+    project.live(chat.url, {"nightly": {"read": ["notes.md"]}}, provider=entry | {"replay_fields": "drop"})
+    assert command(project, "run", "nightly").code == 0
+    sent = ["reasoning_content" in json.dumps(request) for request in chat.requests]
+    assert sent == [False, True, False]
+    keys = [headers["Idempotency-Key"] for headers in chat.headers]
+    assert len(set(keys)) == 3
+    assert all(key.isascii() and key.isprintable() and len(key) <= 200 for key in keys)
+
+
+def test_request_that_does_not_fit_into_the_window_is_not_counted(project: Project, chat: ChatServer) -> None:
+    project.live(chat.url, {"nightly": {"task": "word " * 2000}}, provider={"context_tokens": 1024})
+    told = command(project, "run", "nightly")
+    assert told.code == 65
+    told.one_line("job nightly", "context_tokens")
+    assert chat.count == 0
+
+
+def test_bad_option_is_told_at_its_line_and_column_and_blocks_its_jobs(project: Project, chat: ChatServer) -> None:
+    project.live(chat.url, jobs(good={"provider": "demo"}))
+    head, tail = project.config.read_text().split('"model": "m1",', 1)
+    project.write(head + '"model": "m1", "extra_body": {"stream": true},' + tail)
+    line = head.count("\n") + 1
+    told = command(project, "check")
+    assert told.code == 65
+    assert f"{project.config}:{line}:" in told.err
+    assert "extra_body: stream is not yours to set here" in told.err
+    assert command(project, "run", "good").code == 0
+    assert chat.count == 0
+
+
 # ---- the command line and its environment ----
 
 

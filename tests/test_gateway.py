@@ -10,10 +10,12 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import threading
 import time
 import traceback
 import urllib.parse
+import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import gateway
+from scheduler import certificates, gateway
 from scheduler.conversation import encode
 from scheduler.document import read_object
 from scheduler.errors import AskFailed, ProviderNotReady, RequestRefused
@@ -32,6 +34,7 @@ from scheduler.job import KeySource, Provider
 from scheduler.keys import one_line, read_key
 from scheduler.reply import judge_response
 from scheduler.state import OUTCOMES
+from tests.support import ROOT
 
 KEY = "sk-Canary/7+xQ=zt9\"Lm'w84"
 PART = KEY[:15]  # before its quotes, which repr escapes
@@ -42,6 +45,7 @@ DONE = {
     "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "fin"}}],
     "usage": USAGE,
 }
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 Handler = Callable[[socket.socket, "Server"], None]
 
 
@@ -146,14 +150,14 @@ def provider(url: str, **options: object) -> Provider:
     return Provider(name="local", base_url=url, **({"timeout": 5.0} | options))  # type: ignore[arg-type]
 
 
-def ask(url: str, key: str | None = KEY, **options: object) -> dict:
+def ask(url: str, key: str | None = KEY, request: dict | None = None, **options: object) -> dict:
     with Exchange(provider(url, **options), key, os.environ) as exchange:
-        return exchange(REQUEST)
+        return exchange(request or REQUEST)
 
 
-def failure(url: str, key: str | None = KEY, **options: object) -> AskFailed:
+def failure(url: str, key: str | None = KEY, request: dict | None = None, **options: object) -> AskFailed:
     with pytest.raises(AskFailed) as caught:
-        ask(url, key, **options)
+        ask(url, key, request, **options)
     assert caught.value.outcome in OUTCOMES
     assert len(caught.value.reason) <= 300
     assert caught.value.reason.isprintable()
@@ -319,6 +323,14 @@ def test_the_body_is_the_request_without_a_stream_and_without_what_is_no_part_of
     assert json.loads(encode(REQUEST | {"tools": None})) == REQUEST | {"stream": False}
 
 
+def headers_of(sent: bytes) -> dict[str, str]:
+    """The headers of a request; fails where one stands twice."""
+    pairs = [line.split(": ", 1) for line in sent.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]]
+    found = {name.lower(): value for name, value in pairs}
+    assert len(found) == len(pairs)
+    return found
+
+
 def test_one_post_with_the_right_headers(serve) -> None:
     server = serve(answer(DONE))
     result = ask(server.url + "/")
@@ -331,9 +343,8 @@ def test_one_post_with_the_right_headers(serve) -> None:
     }
     (sent,) = server.requests
     head, _, body = sent.partition(b"\r\n\r\n")
-    line, *fields = head.decode().split("\r\n")
-    headers = {name.lower(): value for name, value in (field.split(": ", 1) for field in fields)}
-    assert line == "POST /v1/chat/completions HTTP/1.1"
+    headers = headers_of(sent)
+    assert head.decode().startswith("POST /v1/chat/completions HTTP/1.1\r\n")
     assert headers["authorization"] == f"Bearer {KEY}"
     assert headers["accept-encoding"] == "identity"
     assert headers["user-agent"].startswith("resumed/")
@@ -385,6 +396,110 @@ class socket_after:  # noqa: N801  (a connection whose request was read already)
 
     def recv(self, _: int) -> bytes:
         return b""
+
+
+# ---- what the provider's entry adds
+
+
+def variable(name: str) -> KeySource:
+    return KeySource(kind="env", name=name)
+
+
+def test_headers_of_the_entry_are_sent_beside_our_own(serve, monkeypatch) -> None:
+    monkeypatch.setenv("AZURE_KEY", " azure-canary \n")
+    server = serve(answer(DONE))
+    ask(server.url, None, headers=(("X-Title", "Night jobs"), ("api-key", variable("AZURE_KEY"))))
+    sent = headers_of(server.requests[0])
+    assert (sent["x-title"], sent["api-key"], sent["accept-encoding"]) == ("Night jobs", "azure-canary", "identity")
+    assert "authorization" not in sent
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (None, "missing"),
+        (" ", "missing or blank"),
+        ("CANARY\nX", "line break"),
+        ("CANARYé", "ASCII"),
+        ("\x01", "control"),
+    ],
+)
+def test_a_variable_that_no_header_can_carry_is_refused_unseen(value: str | None, word: str) -> None:
+    entry = provider("https://h/v1", headers=(("api-key", variable("AZURE_KEY")),))
+    with pytest.raises(ProviderNotReady, match=f"api-key in the variable AZURE_KEY .*{word}") as caught:
+        Exchange(entry, KEY, {} if value is None else {"AZURE_KEY": value})
+    assert "CANARY" not in everything(caught.value)
+
+
+def test_the_key_of_an_attempt_goes_into_the_header_that_the_entry_names(serve) -> None:
+    server = serve(answer(DONE))
+    request = REQUEST | {"idempotency_key": "nightly.json/1/2"}
+    ask(server.url, request=request, idempotency_header="Idempotency-Key")
+    ask(server.url, request=request)
+    ask(server.url, idempotency_header="Idempotency-Key")
+    assert [headers_of(sent).get("idempotency-key") for sent in server.requests] == ["nightly.json/1/2", None, None]
+    assert all(b"nightly" not in sent.partition(b"\r\n\r\n")[2] for sent in server.requests)
+
+
+def called(**fields: object) -> dict:
+    """A request that repeats an assistant message with a tool call and these fields of the provider's own."""
+    message = {"role": "assistant", "content": None, "tool_calls": [CALL]} | fields
+    result = {"role": "tool", "tool_call_id": "a", "content": "x"}
+    return {"model": "m", "messages": [*REQUEST["messages"], message, result]}
+
+
+def pointing(*place: object) -> dict:
+    """What a validator of the pydantic kind answers: its sentence names no field."""
+    return {"message": {"detail": [{"loc": ["body", *place], "msg": "Extra inputs are not permitted", "input": "n"}]}}
+
+
+DROP, KEEP, OMIT = "replay_fields: drop", "replay_fields: keep", "last_attempt: omit"
+REASONED = called(reasoning_content="because", x_sig="s")
+LAST = REQUEST | {"tool_choice": "none"}
+ADVICE_TABLE = [
+    # status, body, request, options, what is advised
+    (400, error("'reasoning_content' is not allowed"), REASONED, {}, DROP),
+    (422, pointing("messages", 1, "assistant", "reasoning_content"), REASONED, {}, DROP),
+    (400, error("property 'messages.1.x_sig' is unsupported"), REASONED, {}, DROP),
+    (200, error("Unknown field: x_sig", 400), REASONED, {}, DROP),
+    (400, error("unknown field x_signature"), REASONED, {}, ""),
+    (400, error("messages.1.content, tool_calls, role: wrong"), REASONED, {}, ""),
+    (400, error("'reasoning_content' is not allowed"), REQUEST, {}, ""),
+    (500, error("'reasoning_content' is not allowed"), REASONED, {}, ""),
+    (401, error("reasoning_content"), REASONED, {}, ""),
+    (400, error("reasoning_content must be passed back"), called(), {"replay_fields": "drop"}, KEEP),
+    (400, error("Missing `thinking` block"), called(), {"replay_fields": "drop"}, KEEP),
+    (400, error("unknown field x_sig"), called(), {"replay_fields": "drop"}, ""),
+    (400, error("Invalid value for tool_choice: none"), LAST, {}, OMIT),
+    (422, pointing("tool_choice"), LAST, {}, OMIT),
+    (400, error("Invalid value for tool_choice: auto"), REQUEST | {"tool_choice": "auto"}, {}, ""),
+    (
+        400,
+        error("Use 'max_completion_tokens', not 'max_tokens'"),
+        REQUEST | {"max_tokens": 5},
+        {},
+        "max_completion_tokens",
+    ),
+    (422, pointing("max_completion_tokens"), REQUEST | {"max_completion_tokens": 5}, {}, "max_tokens"),
+    (400, error("bad max_tokens"), REQUEST, {}, ""),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "request_", "options", "advised"), ADVICE_TABLE)
+def test_a_request_that_is_called_wrong_is_answered_with_the_option_to_change(
+    status: int, body: dict, request_: dict, options: dict, advised: str, serve
+) -> None:
+    failed = failure(serve(answer(body, status)).url, request=request_, **options)
+    ending = f" (see the provider's option {advised})"
+    assert failed.reason.endswith(ending) if advised else "option" not in failed.reason
+
+
+def test_advice_survives_a_long_sentence_and_stands_on_the_same_line(serve) -> None:
+    told = error("reasoning_content\n" + "x " * 400)
+    reason = failure(serve(answer(told, 400)).url, request=REASONED).reason
+    assert len(reason) == 300
+    assert reason.startswith("400: reasoning_content x x")
+    assert reason.endswith(f"… (see the provider's option {DROP})")
 
 
 # ---- outcomes
@@ -491,9 +606,6 @@ def judged(body: object) -> dict:
     assert isinstance(found, dict)
     json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
     return found
-
-
-CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 @pytest.mark.parametrize(
@@ -747,19 +859,32 @@ def flood(head: bytes, drop: bytes, times: int) -> Handler:
     return handle
 
 
+MIB = 1_048_576
+
+
+def bomb() -> bytes:
+    """200 MiB of zeros, compressed."""
+    pack = zlib.compressobj(1, zlib.DEFLATED, 31)
+    return b"".join([*(pack.compress(bytes(MIB)) for _ in range(200)), pack.flush()])
+
+
+BOMB = answer(bomb(), 200, ("Content-Encoding", "gzip"))
+HUGE = flood(HEAD + b"Content-Length: 209715200\r\n\r\n", b" " * MIB, 200)
+
+
 @pytest.mark.parametrize(
     ("handler", "word"),
     [
-        (flood(HEAD + b"Content-Length: 52428800\r\n\r\n", b" " * 1_048_576, 50), "1048576"),
+        (HUGE, "1048576"),
         (flood(HEAD + b"\r\n", b'{"a":1}' * 10_000, 1000), "1048576"),
         (flood(HEAD, b"X-A: b\r\n" * 1000, 10_000), "HTTP"),
         (flood(HEAD + b"X-A: ", b"b" * 65536, 1000), "HTTP"),
-        (answer(gzip.compress(bytes(50_000_000)), 200, ("Content-Encoding", "gzip")), "compressed (gzip)"),
+        (BOMB, "compressed (gzip)"),
         (answer(gzip.compress(json.dumps(DONE).encode()), 200, ("Content-Encoding", "gzip")), "compressed (gzip)"),
         (answer(b"SSH-2.0-x\r\n" * 3, 200, ("Content-Encoding", "br")), "compressed (br)"),
         (flood(b"SSH-2.0-OpenSSH_9.6\r\n\r\n", b"", 0), "HTTP"),
     ],
-    ids=["50 MiB", "no length", "endless headers", "endless header", "bomb", "gzip", "br", "not HTTP"],
+    ids=["200 MiB", "no length", "endless headers", "endless header", "bomb", "gzip", "br", "not HTTP"],
 )
 def test_a_reply_without_measure_ends_early_as_malformed(handler: Handler, word: str, serve) -> None:
     server = serve(handler)
@@ -770,6 +895,62 @@ def test_a_reply_without_measure_ends_early_as_malformed(handler: Handler, word:
     assert failed.outcome == "malformed_reply"
     assert word in failed.reason
     assert len(server.requests) == 1
+
+
+ATTACKS: dict[str, tuple[Handler, float, str]] = {
+    # the other side, the deadline, the outcome
+    "header trickle": (SLOW["headers by bytes"], DEADLINE, "timeout"),
+    "header line trickle": (SLOW["headers by lines"], DEADLINE, "timeout"),
+    "chunk trickle": (SLOW["chunks"], DEADLINE, "timeout"),
+    "endless headers": (flood(HEAD, b"X-A: b\r\n" * 1000, 30_000), 20, "malformed_reply"),
+    "endless header": (flood(HEAD + b"X-A: ", b"b" * 65536, 4000), 20, "malformed_reply"),
+    "gzip bomb": (BOMB, 20, "malformed_reply"),
+    "200 MiB": (HUGE, 20, "malformed_reply"),
+    "200 MiB without length": (flood(HEAD + b"\r\n", b" " * MIB, 200), 20, "malformed_reply"),
+    "200 MiB in one chunk": (
+        flood(HEAD + b"Transfer-Encoding: chunked\r\n\r\nc800000\r\n", b" " * MIB, 200),
+        20,
+        "malformed_reply",
+    ),
+    "200 MiB of an error": (flood(b"HTTP/1.1 500 X\r\n\r\n", b"<p>" + b" " * MIB, 200), 20, "http_error"),
+    "nested": (answer(b"[" * MIB), 20, "malformed_reply"),
+}
+MEASURED = """
+import json, sys, time, httpx
+from scheduler.errors import AskFailed
+from scheduler.gateway import Exchange
+from scheduler.job import Provider
+
+def peak():
+    return next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+
+attacks, control = json.loads(sys.argv[1])
+found = {}
+for name, (url, deadline) in attacks.items():
+    start = time.monotonic()
+    try:
+        Exchange(Provider(name="p", base_url=url, timeout=deadline), None, {})({"model": "m", "messages": []})
+    except AskFailed as failed:
+        found[name] = (failed.outcome, time.monotonic() - start, peak())
+held = httpx.post(control, timeout=60).content
+print(json.dumps([found, peak()]))
+"""
+
+
+def test_no_reply_takes_more_than_its_deadline_and_150_megabytes(serve) -> None:
+    urls = {name: (serve(handler).url, deadline) for name, (handler, deadline, _) in ATTACKS.items()}
+    plain = flood(b"HTTP/1.1 200 OK\r\nContent-Length: 209715200\r\n\r\n", b" " * MIB, 200)
+    command = [sys.executable, "-c", MEASURED, json.dumps([urls, serve(plain).url])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+    assert done.stderr == ""
+    found, control = json.loads(done.stdout)
+    assert {name: outcome for name, (outcome, *_) in found.items()} == {
+        name: outcome for name, (*_, outcome) in ATTACKS.items()
+    }
+    for name, (_, seconds, megabytes) in found.items():
+        assert seconds < ATTACKS[name][1] + 1, name
+        assert megabytes < 150, name
+    assert control > 200  # a reply that is held as a whole is seen by the same measure
 
 
 def test_the_status_decides_even_where_the_body_is_compressed_or_huge(serve) -> None:
@@ -819,6 +1000,32 @@ def test_a_broken_connection_may_be_billed_and_is_not_tried_again(before: bytes 
     assert server.connections == 1
 
 
+@pytest.mark.parametrize("before", [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x16\x03\x03\x00"])
+@pytest.mark.parametrize("rough", [False, True])
+def test_a_connection_that_breaks_in_the_tls_handshake_is_not_billed(before: bytes | None, rough: bool, serve) -> None:
+    def handle(connection: socket.socket, server: Server) -> None:
+        if before is not None:
+            connection.recv(65536)
+            connection.sendall(before)
+        if rough:
+            reset(connection)
+
+    server = serve(handle)
+    failed = failure(f"https://127.0.0.1:{server.port}/v1")
+    assert (failed.outcome, failed.rests, failed.billed) == ("connect_error", "outage", "no")
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("rough", [False, True])
+@pytest.mark.parametrize("before", [None, b"", HEAD, HEAD + b"Content-Length: 99\r\n\r\n{"])
+def test_a_connection_that_breaks_under_tls_may_be_billed(before: bytes | None, rough: bool, serve, tls) -> None:
+    server = serve(breaking(before, rough=rough), tls)
+    failed = failure(server.url)
+    assert (failed.outcome, failed.rests) == ("connect_error", "outage")
+    assert failed.billed == "maybe" or before is None
+    assert server.connections == 1
+
+
 def test_no_connection_is_not_billed(monkeypatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -837,18 +1044,23 @@ def test_no_connection_is_not_billed(monkeypatch) -> None:
 # ---- TLS
 
 
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory) -> Path:
-    path: Path = tmp_path_factory.mktemp("tls") / "both.pem"
+def make_certificate(path: Path) -> None:
+    """Write a certificate that certifies itself, and its key into key.pem beside it."""
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
             *("-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(path.with_name("key.pem")), "-out", str(path.with_name("cert.pem"))),
+            *("-keyout", str(path.with_name("key.pem")), "-out", str(path)),
         ],
         check=True,
         capture_output=True,
     )
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory) -> Path:
+    path: Path = tmp_path_factory.mktemp("tls") / "both.pem"
+    make_certificate(path.with_name("cert.pem"))
     path.write_bytes(path.with_name("key.pem").read_bytes() + path.with_name("cert.pem").read_bytes())
     return path
 
@@ -889,6 +1101,71 @@ def test_an_unreadable_certificate_file_is_named_before_anything_is_counted(monk
     assert Exchange(provider("http://127.0.0.1:9/v1"), KEY, os.environ).close() is None
 
 
+@pytest.fixture
+def own_ca(certificate: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "ca.pem"
+    path.write_bytes("# issued by é\n".encode() + certificate.with_name("cert.pem").read_bytes())
+    return path
+
+
+def test_certificates_are_checked_against_the_file_of_the_entry_alone(serve, certificate, own_ca, tls) -> None:
+    server = serve(answer(DONE), server_context(certificate))
+    assert ask(server.url, ca_file=own_ca)["id"] == "c1"
+    other = own_ca.with_name("other.pem")
+    make_certificate(other)
+    failed = failure(server.url, ca_file=other)  # though SSL_CERT_FILE would trust the server
+    assert (failed.outcome, failed.billed) == ("connect_error", "no")
+    assert "certificate verify failed" in failed.reason.lower()
+    assert len(server.requests) == 1
+
+
+def test_a_renewed_file_of_certificates_is_taken_without_a_restart_and_read_once(serve, certificate, own_ca) -> None:
+    server = serve(answer(DONE), server_context(certificate))
+    good = own_ca.read_bytes()
+    make_certificate(own_ca)
+    assert failure(server.url, ca_file=own_ca).outcome == "connect_error"
+    own_ca.with_name("new").write_bytes(good)
+    os.replace(own_ca.with_name("new"), own_ca)
+    assert ask(server.url, ca_file=own_ca)["id"] == "c1"
+    made = {id(certificates.pinned_context(own_ca)) for _ in range(1000)}
+    assert len(made) == 1
+    own_ca.write_bytes(good + good)
+    assert id(certificates.pinned_context(own_ca)) not in made
+    assert sum(path == own_ca for path in certificates._contexts) == 1
+
+
+BAD_CA_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (lambda _: None, "No such file"),
+    "folder": (Path.mkdir, "Is a directory"),
+    "FIFO": (os.mkfifo, "no regular file"),
+    "empty": (Path.touch, "holds no certificate in PEM form"),
+    "other text": (lambda path: path.write_text("hello"), "holds no certificate in PEM form"),
+    "DER": (lambda path: path.write_bytes(b"\x30\x82\x01\x0a\xff"), "holds no certificate in PEM form"),
+    "a key": (
+        lambda path: path.write_text("-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n"),
+        "no certificate",
+    ),
+    "broken": (
+        lambda path: path.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+        "can be read",
+    ),
+    "cut": (lambda path: path.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n"), "no certificate"),
+    "huge": (lambda path: (path.touch(), os.truncate(path, 1 << 40)), "at most 4194304 bytes"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CA_FILES)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_bad_file_of_certificates_is_named_before_anything_is_counted(case: str, scheme: str, tmp_path: Path) -> None:
+    make, words = BAD_CA_FILES[case]
+    path = tmp_path / "ca.pem"
+    make(path)
+    with pytest.raises(ProviderNotReady) as caught:
+        Exchange(provider(f"{scheme}://127.0.0.1:9/v1", ca_file=path), KEY, {})
+    assert f"ca_file: {path}: it " in str(caught.value)
+    assert words in str(caught.value)
+
+
 # ---- proxies
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -909,6 +1186,35 @@ def test_a_proxy_of_the_environment_is_used_only_by_consent(serve, environ) -> N
     assert proxy.connections == 0
     assert ask(server.url, proxy="env")["id"] == "proxy"
     assert proxy.requests[0].startswith(b"POST http://127.0.0.1:")
+
+
+def tunnel(connection: socket.socket, server: Server) -> None:
+    """Open the tunnel that a CONNECT asks for, and carry bytes both ways until both sides are silent."""
+    server.requests.append(read_request(connection))
+    port = int(server.requests[-1].split()[1].rpartition(b":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as onward:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        back = threading.Thread(target=carry, args=(onward, connection))
+        back.start()
+        carry(connection, onward)
+        back.join(5)
+
+
+def carry(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+def test_the_entry_s_certificates_count_behind_a_proxy_too(serve, environ, certificate, own_ca) -> None:
+    server, proxy = serve(answer(DONE), server_context(certificate)), serve(tunnel)
+    environ("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+    assert ask(server.url, proxy="env", ca_file=own_ca)["id"] == "c1"
+    assert proxy.requests[0].startswith(b"CONNECT 127.0.0.1:")
+    assert KEY.encode() not in proxy.requests[0]
+    assert "certificate verify failed" in failure(server.url, proxy="env").reason.lower()
+    assert len(server.requests) == 1
 
 
 def test_a_proxy_that_opens_no_tunnel_is_not_billed_and_sees_no_key(serve, environ) -> None:
@@ -1051,6 +1357,21 @@ def test_no_failure_shows_the_key(handler: Handler, serve) -> None:
     assert failed.__context__ is None
 
 
+@pytest.mark.parametrize("told", ["Bearer {}", "{}", "{}".join("<>")])
+def test_a_header_from_a_variable_is_kept_out_of_reasons_and_replies_like_the_key(told, serve, monkeypatch) -> None:
+    secret = "header-canary-1234567"
+    monkeypatch.setenv("H", f"Bearer {secret}")
+    options = {"headers": (("X-Auth", variable("H")), ("X-Title", "Night"))}
+    echo = told.format(secret) + f" {KEY} Night"
+    failed = failure(serve(answer(error(echo), 500)).url, **options)
+    found = ask(serve(answer(reply(content=echo, tool_calls=[CALL | {"id": echo}]))).url, **options)
+    for text in (everything(failed), repr(found)):
+        assert "canary" not in text.lower()
+        assert "*** Night" in text
+    quoted = failure(serve(answer(error(b64encode(secret.encode()).decode()), 500)).url, **options)
+    assert quoted.reason == "500: ***"
+
+
 def test_a_key_that_a_reply_repeats_is_taken_out_of_it(serve) -> None:
     long, short = "k" * 20, "ollama"
     assert ask(serve(answer(reply(content=f"<{long}>"))).url, long)["message"]["content"] == "<***>"
@@ -1079,7 +1400,7 @@ def test_nothing_is_logged_of_the_key(serve, caplog) -> None:
     ],
 )
 def test_a_reason_is_one_short_plain_line(text: str, line: str) -> None:
-    assert one_line(text, None) == line
+    assert one_line(text) == line
 
 
 def test_an_unforeseen_exception_becomes_a_failure(serve, monkeypatch) -> None:

@@ -366,6 +366,51 @@ PROVIDER = [
     ("base_url: https://h, timeout: 2h", "more than 0 and at most 3600"),
     ("base_url: https://h, timeout: true", "expected a duration"),
     ("base_url: https://h, max_tokens: 0", "max_tokens: it must be more than 0"),
+    ("base_url: https://h, max_completion_tokens: 0", "max_completion_tokens: it must be more than 0"),
+    ("base_url: https://h, max_tokens: 5, max_completion_tokens: 5", "max_tokens and max_completion_tokens exclude"),
+    ("base_url: https://h, temperature: 2.1", "temperature: expected a number from 0 to 2"),
+    ("base_url: https://h, temperature: -0.1", "temperature: expected a number from 0 to 2"),
+    ("base_url: https://h, temperature: true", "temperature: expected a number from 0 to 2"),
+    ("base_url: https://h, temperature: '1'", "temperature: expected a number from 0 to 2"),
+    ("base_url: https://h, temperature: 1e-1", "temperature: expected a number from 0 to 2"),
+    ("base_url: https://h, context_tokens: 1023", "context_tokens: it must be at least 1024"),
+    ("base_url: https://h, replay_fields: some", "replay_fields: expected keep or drop"),
+    ("base_url: https://h, extra_body: [top_p]", "extra_body: expected a mapping, found a list"),
+    ("base_url: https://h, headers: [X-A]", "headers: expected a mapping, found a list"),
+    ("base_url: https://h, headers: pa55", "headers: expected a mapping, found text"),
+    ("base_url: https://h, headers: {X-A: 7}", "headers: X-A: expected text or {env: NAME}, found a number"),
+    ("base_url: https://h, headers: {X-A: no}", "found a word, which YAML reads in more than one way"),
+    ("base_url: https://h, headers: {X-A: }", "headers: X-A: expected text or {env: NAME}, found nothing"),
+    ("base_url: https://h, headers: {X-A: ' '}", "headers: X-A: the value is missing or blank"),
+    ('base_url: https://h, headers: {X-A: "pa55\\nX-B: 1"}', "headers: X-A: the value has a line break"),
+    ('base_url: https://h, headers: {X-A: "pa55\\x01"}', "headers: X-A: the value has a control character"),
+    ("base_url: https://h, headers: {X-A: pa55é}", "headers: X-A: the value has a character outside ASCII"),
+    ("base_url: https://h, headers: {X-A: " + "pa55 " * 2000 + "}", "headers: X-A: the value is longer"),
+    ("base_url: https://h, headers: {X-A: sk-pa55pa55}", "headers: X-A: this looks like a key"),
+    ("base_url: https://h, headers: {X-A: Bearer sk-pa55pa55}", "headers: X-A: this looks like a key"),
+    ("base_url: https://h, headers: {X-A: 'token=pa55" + "aB1" * 8 + ";'}", "headers: X-A: this looks like a key"),
+    ("base_url: https://h, headers: {X-A: {env: sk-pa55}}", "headers: X-A: expected {env: NAME}"),
+    ("base_url: https://h, headers: {X-A: {env: A, b: pa55}}", "headers: X-A: expected {env: NAME}"),
+    ("base_url: https://h, headers: {X-A: {file: pa55}}", "headers: X-A: expected {env: NAME}"),
+    ("base_url: https://h, headers: {sk-pa55: x}", "headers: expected the name of a header"),
+    ("base_url: https://h, headers: {'X A': x}", "headers: expected the name of a header"),
+    ("base_url: https://h, headers: {'X:': x}", "headers: expected the name of a header"),
+    ("base_url: https://h, headers: {'': x}", "headers: expected the name of a header"),
+    ("base_url: https://h, headers: {Xé: x}", "headers: expected the name of a header"),
+    ("base_url: https://h, headers: {X-A: x, x-a: y}", "headers: x-a stands already there, as X-A"),
+    ("base_url: https://h, headers: {AUTHORIZATION: pa55}", "headers: AUTHORIZATION has an option of its own"),
+    ("base_url: https://h, headers: {Host: pa55}", "headers: Host is not yours to set"),
+    ("base_url: https://h, headers: {Content-Length: '5'}", "headers: Content-Length is not yours to set"),
+    ("base_url: https://h, headers: {content-type: x}", "headers: content-type is not yours to set"),
+    ("base_url: https://h, headers: {Transfer-Encoding: x}", "headers: Transfer-Encoding is not yours to set"),
+    ("base_url: https://h, headers: {Accept-Encoding: gzip}", "headers: Accept-Encoding is not yours to set"),
+    ("base_url: https://h, headers: {Connection: close}", "headers: Connection is not yours to set"),
+    ("base_url: https://h, headers: {User-Agent: x}", "headers: User-Agent is not yours to set"),
+    ("base_url: https://h, idempotency_header: Authorization", "idempotency_header: Authorization has an option"),
+    ("base_url: https://h, idempotency_header: 'X A'", "idempotency_header: expected the name of a header"),
+    ("base_url: https://h, idempotency_header: X-A, headers: {x-a: x}", "it stands among headers already"),
+    ("base_url: https://h, ca_file: ~/pa55.pem", "ca_file: ~ is not read"),
+    ("base_url: https://h, ca_file: ''", "ca_file: it is blank"),
     ("base_url: https://h, proxy: none", "proxy: expected env"),
     ("base_url: https://h, last_attempt: never", "last_attempt: expected none or omit"),
     ("base_url: https://h, api_key: sk-pa55", "unknown key api_key"),
@@ -384,6 +429,99 @@ def test_bad_provider_blocks_its_jobs_alone_and_no_secret_is_told(entry, message
     assert (use.line, use.column, use.job) == (5, 45, "bad")
     assert "entry of own has a problem (line 2)" in use.message
     assert "pa55" not in repr(file)
+
+
+OPTION_FAULTS = [
+    # an option of a provider, column of the fault in the line, words of the message, words of the hint
+    ("extra_body: {model: x}", 18, "model is not yours to set here", "model: of the provider or the job"),
+    ("extra_body: {messages: []}", 18, "messages is not yours to set here", "task:"),
+    ("extra_body: {tools: []}", 18, "tools is not yours to set here", "read:"),
+    ("extra_body: {tool_choice: auto}", 18, "tool_choice is not yours to set here", "last_attempt:"),
+    ("extra_body: {functions: []}", 18, "functions is not yours to set here", "read:"),
+    ("extra_body: {function_call: auto}", 18, "function_call is not yours to set here", "last_attempt:"),
+    ("extra_body: {stream: true}", 18, "stream is not yours to set here", "as a whole"),
+    ("extra_body: {stream_options: {}}", 18, "stream_options is not yours to set here", "as a whole"),
+    ("extra_body: {top_p: 1, n: 2}", 28, "n is not yours to set here", "one reply"),
+    ("extra_body: {max_tokens: 5}", 18, "max_tokens is not yours to set here", "use max_tokens:"),
+    ("extra_body: {max_completion_tokens: 5}", 18, "max_completion_tokens is not", "use max_completion_tokens:"),
+    ("extra_body: {temperature: no}", 18, "temperature is not yours to set here", "use temperature:"),
+    ("extra_body: {idempotency_key: x}", 18, "idempotency_key is not yours", "use idempotency_header:"),
+    ("extra_body: {a: {b: [1, no]}}", 29, "found no, which YAML reads in more than one way", "text in quotes"),
+    ("extra_body: {a: 1e-3}", 21, "found 1e-3, which YAML reads in more than one way", "digits and a point"),
+    ("extra_body: {a: [~]}", 22, "expected a value, found nothing", ""),
+    ("extra_body: {a: {b: 1, b: 2}}", 28, "this key stands already", "keep one"),
+    ("extra_body: {a: {12: x}}", 22, "this key is not text for every reader", QUOTES),
+    ("extra_body: {a: " + "[" * 8 + "1" + "]" * 8 + "}", 28, "nested deeper than 8", ""),
+    ("extra_body: {a: " + "x" * 16 * 1024 + "}", 17, "longer than 16384 bytes", ""),
+    ("headers: {A: x, B: ' '}", 24, "B: the value is missing or blank", ""),
+    ("headers: {A: sk-pa55pa55}", 18, "looks like a key", "{env: NAME}"),
+    ("headers: {Authorization: x}", 15, "Authorization has an option of its own", "key: {env: NAME}"),
+    ("headers: {X-A: x, x-a: y}", 23, "x-a stands already there", "keep one"),
+]
+
+
+@pytest.mark.parametrize(("option", "column", "message", "hint"), OPTION_FAULTS)
+def test_fault_inside_an_option_is_told_where_it_stands(option, column, message, hint):
+    text = f"providers:\n  own:\n    base_url: https://h\n    {option}\njobs:\n{GOOD}"
+    (problem,) = parse(text).problems
+    assert (problem.line, problem.column) == (4, column)
+    assert message in problem.message
+    assert hint in problem.hint
+    assert "pa55" not in repr(problem)
+
+
+HARMLESS = [
+    "sk-SK",
+    "My Nightly Jobs 2026",
+    "https://example.com/My-Jobs-2026/x?a=b",
+    "2026-11-29T06:00:00Z",
+    "a;q=1",
+]
+
+
+@pytest.mark.parametrize("value", HARMLESS)
+def test_header_that_is_no_key_is_taken(value):
+    file = parse(f"providers: {{own: {{base_url: https://h, headers: {{X-A: ' {value} '}}}}}}\njobs:\n{GOOD}")
+    assert file.providers["own"].headers == (("X-A", value),)
+
+
+def test_options_arrive_as_the_fields_of_a_request():
+    text = (
+        "providers:\n  own:\n    base_url: https://h\n    temperature: 1\n    max_completion_tokens: 7\n"
+        "    headers: {X-B: b, api-key: {env: AZURE_KEY}}\n    ca_file: tls/own.pem\n    idempotency_header: X-Once\n"
+        "    replay_fields: drop\n    context_tokens: 32768\n    extra_body:\n      top_p: 0.9\n      seed: 7\n"
+        '      stop: ["a", b]\n      thinking: {type: enabled, deep: {"12": [true, -1.5, "no", {}]}}\n'
+        f"jobs:\n{GOOD}"
+    )
+    own = parse(text).providers["own"]
+    assert own.options == {
+        "max_completion_tokens": 7,
+        "temperature": 1.0,
+        "top_p": 0.9,
+        "seed": 7,
+        "stop": ["a", "b"],
+        "thinking": {"type": "enabled", "deep": {"12": [True, -1.5, "no", {}]}},
+    }
+    assert own.headers == (("X-B", "b"), ("api-key", KeySource(kind="env", name="AZURE_KEY")))
+    assert (own.ca_file, own.idempotency_header) == (Path("/srv/app/tls/own.pem"), "X-Once")
+    assert (own.replay_fields, own.context_tokens) == ("drop", 32768)
+    other = text.replace("X-B: b, api-key: {env: AZURE_KEY}", "api-key: {env: AZURE_KEY}, X-B: b")
+    other = other.replace("      top_p: 0.9\n      seed: 7\n", "      seed: 7\n      top_p: 0.9\n")
+    assert parse(other).providers["own"] == own
+    assert (repr(parse(other).providers["own"]), hash(own)) == (repr(own), hash(parse(text).providers["own"]))
+
+
+def test_long_name_of_a_header_is_no_key_and_values_may_be_nested_eight_deep():
+    options = "headers: {Helicone-Property-Session1: x}, extra_body: {a: " + "[" * 7 + "1" + "]" * 7 + "}"
+    file = parse(f"providers: {{own: {{base_url: https://h, {options}}}}}\njobs:\n{GOOD}")
+    assert file.providers["own"].headers == (("Helicone-Property-Session1", "x"),)
+    assert file.providers["own"].options == {"a": [[[[[[[1]]]]]]]}
+
+
+def test_options_of_mandapi_stay_its_own():
+    plain = parse("jobs: {a: {task: x, checkpoint: c}}").jobs["a"].provider
+    own = parse("providers: {mandapi: {temperature: 0}}\njobs: {a: {task: x, checkpoint: c}}").jobs["a"].provider
+    assert (plain.options, own.options, own.key) == ({}, {"temperature": 0}, plain.key)
 
 
 @pytest.mark.parametrize("base_url", ["https://h/v1/", "'https://h/v1 '", "https://h/v1"])
@@ -729,6 +867,27 @@ def test_any_bytes_are_a_file_or_unreadable(body):
 def test_any_data_is_a_file_or_unreadable(top, entry):
     data = {"jobs": {"a": {"task": "x", "checkpoint": "c"} | entry}} | top
     accepted_or_unreadable(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+NAMED = st.dictionaries(st.text() | st.sampled_from(["X-A", "x-a", "Host", "env", "n", "stream"]), VALUE, max_size=4)
+
+
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@given(NAMED | VALUE, NAMED | VALUE, VALUE, VALUE)
+def test_any_options_are_taken_as_a_request_can_carry_them_or_refused(headers, body, temperature, own):
+    entry = {"base_url": "https://h", "headers": headers, "extra_body": body}
+    entry |= {name: value for name, value in (("temperature", temperature), ("idempotency_header", own)) if value}
+    data = {"providers": {"own": entry}, "jobs": {"good": {"task": "x", "checkpoint": "c"}}}
+    try:
+        providers = parse(json.dumps(data).encode("utf-8", "replace")).providers
+    except JobFileUnreadable:
+        return
+    if "own" in providers:
+        assert providers["own"].options.items() >= body.items()
+        hash(providers["own"])
+        for name, value in providers["own"].headers:
+            assert f"{name}: {value}".isascii()
+            assert name.lower() not in ("host", "authorization")
 
 
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)

@@ -424,7 +424,7 @@ def test_the_provider_table_lists_every_key_and_its_default(project: Project) ->
     assert {*keys, "allow_http"} == set(ProviderEntry.model_fields)
     assert any("`allow_http: true`" in meaning for _, meaning, _ in rows)
     given = defaults(rows)
-    assert set(given) == {"timeout", "last_attempt"}
+    assert set(given) == {"timeout", "replay_fields", "last_attempt"}
     assert read(project, "", spelled(given)).providers == read(project, "").providers
 
 

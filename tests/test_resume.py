@@ -449,7 +449,7 @@ def test_what_a_reply_says_of_itself_is_kept(path: Path) -> None:
     assert (last["finish_reason"], last["request_id"], last["usage"], last["billed"]) == ("eos", "r-1", usage, "yes")
     assert last["point"] == "2026-03-02T09:00:00Z"
     assert events == [
-        {"event": "admitted", "attempt": 1, "of": 4, "point": 1_772_442_000},
+        {"event": "admitted", "attempt": 1, "of": 4, "point": 1_772_442_000, "cut": 0},
         {
             "event": "settled",
             "attempt": 1,
