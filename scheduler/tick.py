@@ -28,6 +28,7 @@ from scheduler.state import State, is_final, utc
 from scheduler.tools import Tool, file_tools
 
 Tell = Callable[[str, dict[str, Any]], object]
+Stopped = Callable[[], bool]
 
 # For how long a ledger that is locked may hold up the jobs of other folders.
 HASTE = 0.1
@@ -194,13 +195,7 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
 
 
 def run_due(
-    job: Job,
-    job_file: JobFile,
-    environ: Mapping[str, str],
-    tell: Tell,
-    stopped: Callable[[], bool],
-    *,
-    by_hand: bool = False,
+    job: Job, job_file: JobFile, environ: Mapping[str, str], tell: Tell, stopped: Stopped, *, by_hand: bool = False
 ) -> Result:
     """Run one slice of a job if it is due, or asked for by hand, and nothing has stopped the program."""
     [chosen] = select([job], job_file.live, time.time(), tell, by_hand=by_hand)
@@ -273,7 +268,7 @@ def tick(
     *,
     names: Sequence[str] = (),
     by_hand: bool = False,
-    stopped: Callable[[], bool] = bool,
+    stopped: Stopped = bool,
 ) -> Iterator[Result]:
     """Run one slice of each job that is due, up to `max_parallel` at once; yield the results as they come.
 
@@ -294,10 +289,8 @@ def tick(
         else:
             yield chosen
 
-    def run(job: Job) -> Result | None:
-        if stopped():
-            return None
-        return run_due(job, job_file, environ, tell, stopped, by_hand=by_hand)  # it may have waited for its worker
+    def run(job: Job) -> Result | None:  # asked anew, for it may have waited long for its worker
+        return None if stopped() else run_due(job, job_file, environ, tell, stopped, by_hand=by_hand)
 
     if queued := due + locked:
         with ThreadPoolExecutor(min(job_file.max_parallel, len(queued))) as pool:
