@@ -161,4 +161,11 @@ def check_next(plan: Plan, state: State | None, environ: Mapping[str, str]) -> N
     """
     model = known_model(plan, environ) or (state["model"] if state else "")
     begun = accept(state, Order(task=plan.job.task, model=model, tools=(), job=plan.job.id))
-    build_request(begun, begun["attempts"] + 1, Frame(max_attempts=plan.job.max_attempts))
+    provider = plan.job.provider
+    frame = Frame(
+        max_attempts=plan.job.max_attempts,
+        options=provider.options,
+        context_tokens=provider.context_tokens,
+        replay_fields=provider.replay_fields,
+    )
+    build_request(begun, begun["attempts"] + 1, frame)

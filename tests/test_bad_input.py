@@ -691,6 +691,16 @@ def test_check_and_status_name_a_task_that_is_too_long_for_a_request(begun: Proj
     assert chat.count == 0
 
 
+def test_check_and_status_name_a_task_that_is_too_long_for_the_window(begun: Project, chat: ChatServer) -> None:
+    begun.live(chat.url, jobs(other={"task": "word " * 20_000}), provider={"context_tokens": 8_000})
+    told = command(begun, "check")
+    assert told.code == 65
+    assert "the request cannot be sent" in told.about("other")
+    assert "the request cannot be sent" in command(begun, "run", "other").about("other")
+    assert (row(begun, "other")["state"], row(begun)["state"]) == ("blocked", "ready")
+    assert chat.count == 0
+
+
 def test_reader_of_another_user_leaves_nothing_that_stops_the_owner(offline: Project) -> None:
     as_user(NOBODY, offline, ["run", "nightly"])
     looked = as_user(0, offline, ["status"], ["show", "nightly"])
