@@ -24,7 +24,7 @@ schema: $(VENV)/.run
 	$(BIN)/python -c "import json, pathlib; from scheduler.jobfile import json_schema; \
 		pathlib.Path('config/jobs.schema.json').write_text(json.dumps(json_schema(), indent=2) + '\n')"
 
-# One job against a real model on this machine; installs a llama.cpp server and a small model from the package index.
+# Three jobs and a real model on this machine; installs a llama.cpp server and a small model from the package index.
 real: $(VENV)/.run
 	$(BIN)/python -m tests.real
 

@@ -38,7 +38,7 @@ _ADMIT = ("scheduler.ledger", "Ledger.admit")
 _SETTLE = ("scheduler.ledger", "Ledger.settle")
 _STORE = ("scheduler.ledger", "_store")
 _ASK = ("scheduler.gateway", "Exchange.__call__")
-_TOOL = ("scheduler.attempt", "call_tool")
+_TOOL = ("scheduler.calls", "call_tool")
 
 # What a slice has done when it is killed there: nothing that counts, ...
 UNCOUNTED = {

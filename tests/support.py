@@ -9,14 +9,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests import judge
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = [sys.executable, "-m", "scheduler"]
+LEAN = ROOT / "tests" / "lean"
 
 Reply = Mapping[str, Any] | tuple[int, Mapping[str, Any]] | tuple[int, Mapping[str, Any], Mapping[str, str]]
 
@@ -42,7 +45,8 @@ def tool_calls(*calls: tuple[str, str, str]) -> dict[str, Any]:
 class ChatServer:
     """Answers each POST with the next reply of the script, the last one for ever; counts everything.
 
-    `hold` is waited for before a reply is sent; `release()` lets all waiting replies go.
+    `hold` is waited for before a reply is sent; `release()` lets all waiting replies go. Each request is judged, unless
+    the test says that it sends none that is right; `beyond` are the fields that only this provider knows.
     """
 
     script: list[Reply] = field(default_factory=lambda: [answer("fin")])
@@ -51,6 +55,9 @@ class ChatServer:
     headers: list[dict[str, str]] = field(default_factory=list)
     most_in_flight: int = 0
     url: str = ""
+    judged: bool = True
+    beyond: Collection[str] = ()
+    faults: list[str] = field(default_factory=list)
     hold: threading.Event = field(default_factory=threading.Event)
     _in_flight: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -64,8 +71,11 @@ class ChatServer:
         wait_until(lambda: self.count >= count, seconds, f"{count} requests, {self.count} came")
 
     def take(self, headers: Mapping[str, str], body: bytes) -> Reply:
+        request = json.loads(body)
+        found = judge.faults(request, self.beyond) if self.judged else []
         with self._lock:
-            self.requests.append(json.loads(body))
+            self.requests.append(request)
+            self.faults += [f"request {self.count}: {fault}" for fault in found]
             self.headers.append(dict(headers))
             self._in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self._in_flight)
@@ -86,9 +96,13 @@ def wait_until(done: Callable[[], bool], seconds: float, what: str) -> None:
 
 
 @contextlib.contextmanager
-def chat_server(*script: Reply, delay: float = 0, held: bool = False) -> Iterator[ChatServer]:
-    """Run a server; `held` keeps every reply back until `hold.set()`."""
-    chat = ChatServer(script=list(script) or [answer("fin")], delay=delay)
+def chat_server(
+    *script: Reply, delay: float = 0, held: bool = False, judged: bool = True, beyond: Collection[str] = ()
+) -> Iterator[ChatServer]:
+    """Run a server; `held` keeps every reply back until `hold.set()`. Fails at its end if a request was faulty."""
+    chat = ChatServer(script=list(script) or [answer("fin")], delay=delay, judged=judged, beyond=beyond)
+    if judged:
+        judge.types()  # not while a request waits
     if not held:
         chat.hold.set()
 
@@ -131,6 +145,7 @@ def chat_server(*script: Reply, delay: float = 0, held: bool = False) -> Iterato
         server.shutdown()
         server.server_close()
         thread.join()
+    assert not chat.faults, "\n".join(chat.faults)
 
 
 @dataclass
@@ -174,7 +189,8 @@ class Project:
         return dict(json.loads(self.path(job).read_text("utf-8")))
 
     def environ(self, **extra: str) -> dict[str, str]:
-        return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LOCAL_KEY": "sk-canary-0123456789", **extra}
+        path = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{LEAN}{os.pathsep}{ROOT}"}
+        return {**path, "LOCAL_KEY": "sk-canary-0123456789", **extra}
 
     def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
         """Start the program and return at once."""

@@ -27,7 +27,6 @@ import pytest
 
 from scheduler import certificates, gateway
 from scheduler.conversation import encode
-from scheduler.document import read_object
 from scheduler.errors import AskFailed, ProviderNotReady, RequestRefused
 from scheduler.gateway import Exchange, check_url, interrupt_all
 from scheduler.job import KeySource, Provider
@@ -162,13 +161,6 @@ def failure(url: str, key: str | None = KEY, request: dict | None = None, **opti
     assert len(caught.value.reason) <= 300
     assert caught.value.reason.isprintable()
     return caught.value
-
-
-def outcome_of(url: str) -> dict | AskFailed:
-    try:
-        return ask(url)
-    except AskFailed as failed:
-        return failed
 
 
 def reply(**message: object) -> dict:
@@ -503,101 +495,6 @@ def test_advice_survives_a_long_sentence_and_stands_on_the_same_line(serve) -> N
 
 
 # ---- outcomes
-
-LIMIT = "Rate limit reached"
-TPM = "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 10338"
-HTML = b"<!DOCTYPE html><html><title>502 Bad\nGateway</title>" + b"<p>x</p>" * 8000
-OUTCOME_TABLE = [
-    # status, body, outcome, rests, billed, words of the reason
-    (400, error("messages[2]: bad"), "http_error", "none", "no", "400: messages[2]: bad"),
-    (400, error("maximum context length is 8 tokens"), "context_too_long", "none", "no", "400: maximum context"),
-    (400, error("x", "context_length_exceeded"), "context_too_long", "none", "no", "400: x"),
-    (400, error("prompt too long; exceeded"), "context_too_long", "none", "no", "too long"),
-    (400, {"error": {"message": "x", "type": "too_many_prompt_tokens"}}, "context_too_long", "none", "no", "400: x"),
-    (400, error("The model `x` does not exist"), "refused", "model", "no", "does not exist"),
-    (400, error("filtered", "content_filter"), "filtered", "none", "no", "400: filtered"),
-    (400, [{"error": {"code": 400, "message": "API key not valid"}}], "http_error", "none", "no", "400: API key"),
-    (401, {"detail": "Invalid API Key"}, "refused", "provider", "no", "401: Invalid API Key"),
-    (402, error("Insufficient credits", 402), "refused", "provider", "no", "402: Insufficient credits"),
-    (403, error("Country not supported"), "refused", "provider", "no", "403: Country"),
-    (403, error("no access", "model_not_found"), "refused", "model", "no", "403: no access"),
-    (403, {"error": {"message": "m", "metadata": {"flagged_input": "x"}}}, "filtered", "none", "no", "403: m"),
-    (404, {"error": "model 'x' not found"}, "refused", "model", "no", "404: model 'x' not found"),
-    (404, b"", "refused", "model", "no", "404: Not Found"),
-    (408, b"", "http_error", "none", "no", "408: Request Timeout"),
-    (409, error("conflict"), "http_error", "none", "no", "409: conflict"),
-    (413, HTML, "context_too_long", "none", "no", "413: 502 Bad Gateway"),
-    (413, error(TPM, "rate_limit_exceeded"), "context_too_long", "none", "no", "413: Request too large"),
-    (418, b'{"error": true, "message": "tea"}', "http_error", "none", "no", "418: tea"),
-    (
-        422,
-        {"message": {"detail": [{"msg": "extra"}, {"msg": "worse"}]}},
-        "http_error",
-        "none",
-        "no",
-        "422: extra; worse",
-    ),
-    (422, {"detail": [{"loc": ["body"], "msg": "Field required"}]}, "http_error", "none", "no", "422: Field required"),
-    (425, b"", "http_error", "none", "no", "425: Too Early"),
-    (429, error(LIMIT, 429), "rate_limited", "retry", "no", f"429: {LIMIT}"),
-    (429, error("Too many tokens, please wait"), "rate_limited", "retry", "no", "429: Too many tokens"),
-    (429, error(TPM), "context_too_long", "none", "no", "429: Request too large"),
-    (429, error("quota", "insufficient_quota"), "refused", "provider", "no", "429: quota"),
-    (429, {"error": {"message": "P", "metadata": {"raw": "busy"}}}, "rate_limited", "retry", "no", "429: P (busy)"),
-    (429, b"slow down", "rate_limited", "retry", "no", "429: slow down"),
-    (500, b"", "http_error", "outage", "maybe", "500: Internal Server Error"),
-    (502, HTML, "http_error", "outage", "maybe", "502: 502 Bad Gateway"),
-    (503, {"object": "error", "message": "loading", "code": 503}, "http_error", "outage", "maybe", "503: loading"),
-    (500, error("model engine not found"), "http_error", "outage", "maybe", "500: model engine"),
-    (529, error("Overloaded"), "http_error", "outage", "maybe", "529: Overloaded"),
-    (599, {"a": 1}, "http_error", "outage", "maybe", "599: no reason given"),
-    (204, b"", "malformed_reply", "none", "maybe", "204: an empty body"),
-    (200, b" \n", "malformed_reply", "none", "maybe", "200: an empty body"),
-    (200, HTML, "malformed_reply", "none", "maybe", "200: a page instead of JSON: 502 Bad Gateway"),
-    (200, b'data: {"choices": []}\n\ndata: [DONE]\n\n', "malformed_reply", "none", "maybe", "event stream"),
-    (200, b": PROCESSING\n\ndata: {}", "malformed_reply", "none", "maybe", "event stream"),
-    (200, b"{", "malformed_reply", "none", "maybe", "200: not JSON"),
-    (200, b"\xff\xfe{\x00}\x00", "malformed_reply", "none", "maybe", "200: not JSON"),
-    (200, b'{"choices": NaN}', "malformed_reply", "none", "maybe", "NaN"),
-    (200, b'{"id": 1, "id": 2}', "malformed_reply", "none", "maybe", "twice"),
-    (200, b"[" * 100_000, "malformed_reply", "none", "maybe", "200: not JSON"),
-    (200, b'{"a":' * 70 + b"1" + b"}" * 70, "malformed_reply", "none", "maybe", "nested"),
-    (200, b"9" * 5000, "malformed_reply", "none", "maybe", "200: not JSON"),
-    (200, [DONE], "malformed_reply", "none", "maybe", "no object"),
-    (200, None, "malformed_reply", "none", "maybe", "no object"),
-    (200, "hi", "malformed_reply", "none", "maybe", "no object"),
-    (200, {"id": None, "choices": None}, "malformed_reply", "none", "maybe", "no choice"),
-    (200, {"choices": []}, "malformed_reply", "none", "maybe", "no choice"),
-    (200, {"choices": [None]}, "malformed_reply", "none", "maybe", "no choice"),
-    (200, {"choices": [{"message": None}]}, "malformed_reply", "none", "maybe", "no choice"),
-    (200, {"choices": [{"delta": {"content": "x"}}], "usage": USAGE}, "malformed_reply", "none", "yes", "no choice"),
-    (200, {"choices": [{"finish_reason": "content_filter"}]}, "filtered", "none", "maybe", "filtered"),
-    (200, reply(content=None, refusal="No."), "filtered", "none", "yes", "200: the model refused: No."),
-    (200, reply(content=5), "malformed_reply", "none", "yes", "content"),
-    (200, reply(content={"a": 1}), "malformed_reply", "none", "yes", "content"),
-    (200, reply(content="x", tool_calls={"id": 1}), "malformed_reply", "none", "yes", "tool_calls"),
-    (200, reply(content="x", tool_calls=["f"]), "malformed_reply", "none", "yes", "tool_calls"),
-    (200, reply(content=None, function_call={"name": "f"}), "malformed_reply", "none", "yes", "function_call"),
-    (200, error("P", 429), "rate_limited", "retry", "maybe", "200 with error 429: P"),
-    (200, error("bad key", "401"), "refused", "provider", "maybe", "200 with error 401: bad key"),
-    (200, error("up", 502), "http_error", "outage", "maybe", "200 with error 502: up"),
-    (200, {"object": "error", "message": "m", "code": 503}, "http_error", "outage", "maybe", "200 with error 503: m"),
-    (200, {"error": "plain string"}, "http_error", "none", "maybe", "200: plain string"),
-    (200, DONE | error("late"), "http_error", "none", "yes", "200: late"),
-    (200, {"choices": [{"error": {"code": 502, "message": "cut"}}]}, "http_error", "outage", "maybe", "502: cut"),
-    (200, {"choices": [{"finish_reason": "error", "message": {"content": "x"}}]}, "http_error", "none", "maybe", "mid"),
-]
-
-
-@pytest.mark.parametrize(("status", "body", "outcome", "rests", "billed", "words"), OUTCOME_TABLE)
-def test_each_bad_reply_has_its_outcome_after_one_request(
-    status: int, body: object, outcome: str, rests: str, billed: str, words: str, serve
-) -> None:
-    server = serve(answer(body, status))
-    failed = failure(server.url)
-    assert (failed.outcome, failed.rests, failed.billed) == (outcome, rests, billed)
-    assert words in failed.reason
-    assert len(server.requests) == server.connections == 1
 
 
 def judged(body: object) -> dict:
@@ -1423,38 +1320,6 @@ def test_a_process_out_of_threads_is_told_and_not_billed(serve, monkeypatch) -> 
     failed = failure(server.url)
     monkeypatch.undo()
     assert (failed.outcome, failed.billed, server.connections) == ("error", "no", 0)
-
-
-# ---- recorded replies
-
-OWN = [
-    {"status": 200, "headers": {"content-type": "application/json"}, "body": DONE},
-    {"status": 200, "headers": {"content-type": "text/event-stream"}, "body": "data: {}\n\n"},
-    {"status": 429, "headers": {"retry-after": "1"}, "body": error(LIMIT)},
-    {"status": 502, "headers": {"content-type": "text/html"}, "body": "<html><title>502</title></html>"},
-]
-
-
-def test_recorded_replies_give_a_message_or_one_known_outcome(serve, capsys) -> None:
-    found = sorted(Path(__file__).resolve().parents[2].glob("*/recorded/*.json"))
-    replies = OWN + [json.loads(path.read_text("utf-8")) for path in found]
-    for recorded in replies:
-        dropped = ("content-length", "transfer-encoding", "content-encoding", "connection")
-        headers = [(name, value) for name, value in recorded["headers"].items() if name.lower() not in dropped]
-        body = recorded["body"].encode() if isinstance(recorded["body"], str) else recorded["body"]
-        server = serve(answer(body, recorded["status"], *headers))
-        result = outcome_of(server.url)
-        if isinstance(result, AskFailed):
-            assert result.outcome in OUTCOMES
-            assert result.reason.startswith(str(recorded["status"]))
-            assert recorded["status"] != 200 or result.outcome in ("filtered", "malformed_reply", "http_error")
-        else:
-            assert recorded["status"] == 200
-            assert result["message"]["role"] == "assistant"
-            read_object(json.dumps(result).encode())
-        assert len(server.requests) == 1
-    with capsys.disabled():
-        print(f"\n{len(replies)} replies, {len(found)} of them recorded elsewhere")
 
 
 def test_a_key_that_json_escapes_hid_is_taken_out_of_the_reply(serve) -> None:
