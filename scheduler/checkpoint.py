@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from scheduler import flights
+from scheduler.database import patiently
 from scheduler.document import MAX_BYTES, InvalidDocument, digest, dump, parse
 from scheduler.errors import (
     CheckpointBusy,
@@ -29,6 +30,7 @@ from scheduler.files import (
     check_folder,
     is_regular,
     make_folder,
+    noted,
     publish,
     read_regular,
     remove_leftovers,
@@ -37,7 +39,7 @@ from scheduler.files import (
 )
 from scheduler.job import checkpoint_name_fault
 from scheduler.ledger import NAME, Archive, Claim, Ledger, Record, Version, ledger_of, ledger_rows, read_record
-from scheduler.owner import is_alive, this_process
+from scheduler.owner import this_process
 from scheduler.rests import Verdict
 from scheduler.state import MAX_STEPS, Sent, State, admit, close, is_open, settle, utc
 
@@ -47,18 +49,19 @@ Emit = Callable[[dict[str, Any]], object]
 GROWTH = 2 * 1024 * 1024
 SLACK = 256 * 1024
 
-_in_flight: set[tuple[Path, int, int]] = set()
-_in_flight_lock = threading.Lock()
-
 
 def locate(path: Path | str) -> Path:
     """Return the one name of a checkpoint: its folder's real path, and its file name as it is.
 
-    Raises UsageRefused on a name that could be the ledger's, a lock's or a sibling's.
+    Raises UsageRefused on a name that could be the ledger's, a lock's or a sibling's, and on one that leads nowhere.
     """
     if fault := checkpoint_name_fault(Path(path).name):
         raise UsageRefused(message=f"{path}: {fault}")
-    return Path(os.path.realpath(Path(path).parent)) / Path(path).name
+    try:
+        return Path(os.path.realpath(Path(path).parent)) / Path(path).name
+    except OSError as error:
+        reason = f"the current folder cannot be told ({error.strerror}); name the file from / on"
+        raise UsageRefused(message=f"{path}: {reason}") from error
 
 
 @contextlib.contextmanager
@@ -81,7 +84,7 @@ def hold(path: Path | str) -> Iterator[Checkpoint]:
             try:
                 lock.acquire()
             except Timeout:  # an OSError too, so it is told apart first
-                raise CheckpointBusy(path=path) from None
+                raise CheckpointBusy(path=path, holder=_holder(path)) from None
     except NotImplementedError as error:
         raise StorageFailed(path=lock_path, reason=f"its file system has no locks: {error}") from error
     held = Checkpoint(path)
@@ -90,6 +93,13 @@ def hold(path: Path | str) -> Iterator[Checkpoint]:
     finally:
         held.leave()
         lock.release()
+
+
+def _holder(path: Path) -> str:
+    record = None
+    with contextlib.suppress(ResumedError):
+        record = peek(path).record
+    return flights.holder(path, record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +170,7 @@ class Checkpoint:
         self.ledger: Ledger = ledger_of(path.parent)
         self.record: Record | None = None
         self.version: Version | None = None
-        self._flight: tuple[Path, int, int] | None = None
+        self._flight: flights.Flight | None = None
 
     def look(self) -> Record | None:
         """Return what the ledger holds, and build on it from now on.
@@ -169,8 +179,8 @@ class Checkpoint:
         """
         self.record = self.ledger.read(self.path.name)
         self.version = self.record.version if self.record else None
-        if self.record and self._is_in_flight(self.record):
-            raise CheckpointBusy(path=self.path)
+        if flights.in_flight(self.path, self.record):
+            raise CheckpointBusy(path=self.path, holder=flights.holder(self.path, self.record))
         return self.record
 
     def load(self, emit: Emit) -> State | None:
@@ -188,15 +198,6 @@ class Checkpoint:
             publish(self.path, record.body)
             emit({"event": "put_back", "missing": body is None, "attempt": state["attempts"], "of": MAX_STEPS})
         return state
-
-    def _is_in_flight(self, record: Record) -> bool:
-        admission = record.open
-        if admission is None or not is_alive(admission.owner):
-            return False
-        if admission.owner != this_process():
-            return True
-        with _in_flight_lock:
-            return (self.path, record.version.allowance, admission.attempt) in _in_flight
 
     def recover(self, state: State, max_attempts: int, now: float, emit: Emit) -> State:
         """End an attempt whose process died as `interrupted`, and a spent document as `exhausted`."""
@@ -236,7 +237,8 @@ class Checkpoint:
         counted = admit(state, number, point=point, started=utc(now), sent=sent)
         body = dump(counted)
         allowance = self.version.allowance if self.version else 1
-        self._enter((self.path, allowance, number))
+        self._flight = (self.path, allowance, number)
+        flights.enter(self._flight)
         self.version = self.ledger.admit(self.path.name, self.version, number, claim, this_process(), body, int(now))
         try:
             publish(self.path, body)
@@ -251,6 +253,7 @@ class Checkpoint:
             )
             with contextlib.suppress(ResumedError):
                 self.save(unsent, now)
+            error.add_note(f"Attempt {number} stays counted; nothing was sent.")
             raise
         return counted
 
@@ -263,14 +266,16 @@ class Checkpoint:
         last = settled["history"][-1]
         body = dump(settled)
         version = self.version or Version(1, "")
-        saved = self.ledger.settle(
-            self.path.name, version, last["number"], str(last["outcome"]), body, int(now), verdict
-        )
+        outcome = (last["number"], str(last["outcome"]), body, int(now), verdict)
+        with noted(f"Attempt {last['number']} stays counted; what came of it could not be saved."):
+            saved = patiently(lambda: self.ledger.settle(self.path.name, version, *outcome))
         self.leave()
         if saved is None:
             raise ReplyOrphaned(path=self.path, attempt=last["number"])
         self.version = saved
-        publish(self.path, body)
+        kept = f"The outcome of attempt {last['number']} and any reply are saved in the ledger"
+        with noted(f"{kept}; the file follows at the next tick."):
+            publish(self.path, body)
 
     def replace(self, state: State, now: float, *, archive: Archive | None = None, renew: bool = False) -> None:
         """Commit and publish a document that no attempt led to; `renew` opens the next allowance with it."""
@@ -282,13 +287,8 @@ class Checkpoint:
         )
         publish(self.path, body)
 
-    def _enter(self, flight: tuple[Path, int, int]) -> None:
-        with _in_flight_lock:
-            _in_flight.add(flight)
-        self._flight = flight
-
     def leave(self) -> None:
         """Say that no slice of this process waits for a reply of this checkpoint any more."""
-        with _in_flight_lock:
-            _in_flight.discard(self._flight or (self.path, 0, 0))
+        if self._flight:
+            flights.leave(self._flight)
         self._flight = None

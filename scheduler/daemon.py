@@ -17,14 +17,14 @@ from types import FrameType
 
 from scheduler.clock import SOON, Clock, Log
 from scheduler.due import plan_job
-from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, Later, ResumedError
+from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, Later, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
 from scheduler.owner import this_process
 from scheduler.report import problem_line
 from scheduler.roster import claim_daemon, release_daemon
 from scheduler.systemd import notify
-from scheduler.tick import Result, Tell, open_folder, run_due, select
+from scheduler.tick import HASTE, Result, Tell, open_folder, run_due, select
 from scheduler.watch import WatchedFile
 
 POLL = 1.0
@@ -80,11 +80,13 @@ class Daemon:
     def _resync(self, jobs: Iterable[Job]) -> None:
         """Ask of these jobs anew whether they are due, and set their clocks accordingly."""
         now = datetime.now(UTC)
-        for chosen in select(list(jobs), self._file.live, now.timestamp(), self._tell):
+        for chosen in select(list(jobs), self._file.live, now.timestamp(), self._tell, wait=HASTE):
             if isinstance(chosen, Result):
-                self._note(chosen)
+                locked = isinstance(chosen.refusal, LedgerBusy)  # its own worker waits for the ledger
+                if not locked:
+                    self._note(chosen)
                 if not chosen.final:
-                    self._clock.set(self._file.jobs[chosen.job], int(now.timestamp()), now + SOON)
+                    self._clock.set(self._file.jobs[chosen.job], int(now.timestamp()), now if locked else now + SOON)
             else:
                 self._clock.set(chosen.plan.job, chosen.since, now if chosen.due else None)
 
@@ -144,7 +146,7 @@ class Daemon:
         if fresh.max_parallel != self._file.max_parallel:
             self._log("warning", f"max_parallel is {self._file.max_parallel} until the daemon is started again")
         old, self._file, self._folders = self._file, fresh, _by_folder(fresh)
-        self._claim()
+        self._claim(HASTE)  # in most folders it stands since the start
         for name in {*old.jobs, *old.refused} - set(fresh.jobs):
             self._clock.drop(name)
             self._results.pop(name, None)
@@ -158,11 +160,11 @@ class Daemon:
         for name, problem in self._file.refused.items():
             self._note(Result(job=name, refusal=EntryRefused(problem=problem_line(problem))))
 
-    def _claim(self) -> None:
-        """Enter this process into every ledger that the file uses. Raises DaemonRunning."""
+    def _claim(self, wait: float | None = None) -> None:
+        """Enter this process into every ledger that the file uses, a locked one within `wait`. Raises DaemonRunning."""
         for folder in sorted(self._folders):
             try:
-                with open_folder(folder).writing() as tx:
+                with open_folder(folder).writing(wait) as tx:
                     claim_daemon(tx, str(self._file.path), this_process(), int(time.time()))
             except DaemonRunning:
                 raise

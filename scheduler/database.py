@@ -10,8 +10,9 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from scheduler.errors import (
     DiskFull,
@@ -27,7 +28,13 @@ from scheduler.files import check_writers, create, inode, is_regular, os_refusal
 
 Connection = sqlite3.Connection
 BUSY_SECONDS = 5.0
+PATIENCE = 12
+Saved = TypeVar("Saved")
 APPLICATION_ID = 0x72657375  # "resu"
+
+
+class Senseless(sqlite3.DataError):
+    """A row holds what this program never writes; a transaction tells it as LedgerDamaged."""
 
 
 _abandoned: list[Connection] = []
@@ -48,15 +55,19 @@ class Database:
         _databases.add(self)
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self, wait: float | None = None) -> Iterator[Connection]:
         """Run one durable transaction; any exception inside it undoes it.
 
-        Raises LedgerBusy after 5 s of waiting, DiskFull, StorageFailed, LedgerDamaged, LedgerForeign and the refusals
-        of access.
+        Raises LedgerBusy after `wait` seconds, by default 5, DiskFull, StorageFailed, LedgerDamaged, LedgerForeign and
+        the refusals of access.
         """
         with self._lock, _translated(self.path):
             connection = self._current()
-            connection.execute("BEGIN IMMEDIATE")
+            _set_wait(connection, BUSY_SECONDS if wait is None else wait)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            finally:
+                _set_wait(connection, BUSY_SECONDS)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -117,6 +128,12 @@ class Database:
 
     def _prepare(self, connection: Connection) -> None:
         connection.execute("PRAGMA synchronous=FULL")
+        if _is_new(connection):  # looked at first, so that opening waits for no writer
+            self._make(connection)
+        check_identity(connection, self.path, self._version)
+        connection.execute("PRAGMA journal_mode=WAL")
+
+    def _make(self, connection: Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
         if _is_new(connection):
             # Committed before WAL is on, so that a lost -wal leaves a ledger without rows, never one without tables.
@@ -125,8 +142,23 @@ class Database:
             connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version={self._version}")
         connection.execute("COMMIT")
-        check_identity(connection, self.path, self._version)
-        connection.execute("PRAGMA journal_mode=WAL")
+
+
+def patiently(save: Callable[[], Saved]) -> Saved:
+    """Save what was paid for, although another process keeps the file locked for up to a minute.
+
+    Raises StorageFailed after that: to say that it is a matter of later would be wrong.
+    """
+    for _ in range(PATIENCE):
+        try:
+            return save()
+        except LedgerBusy as error:
+            path = error.path
+    raise StorageFailed(path=path, reason="another process kept it locked")
+
+
+def _set_wait(connection: Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
 
 
 def _forget_all() -> None:
@@ -139,21 +171,36 @@ os.register_at_fork(after_in_child=_forget_all)
 
 @contextlib.contextmanager
 def read_only(path: Path, version: int) -> Iterator[Connection | None]:
-    """Read one snapshot without writing a row; None where there is no file, or an unfinished one of no bytes.
+    """Read one snapshot without writing a row; None where there is no file, or one whose making was cut off.
 
-    A folder that cannot be written to is read as immutable, and only where no -wal stands beside the file.
+    A folder that cannot be written to is read as immutable, and only where no -wal or -journal stands beside the file.
     """
     with _translated(path):
         if not is_regular(path) or not path.stat().st_size:
             yield None
             return
         mode = "ro"
-        if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
+        beside = (path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal"))
+        if not os.access(path.parent, os.W_OK) and not any(beside):
             mode = "ro&immutable=1"
         with contextlib.closing(_connect(path, mode)) as connection:
+            if _is_half_made(connection):
+                yield None
+                return
             check_identity(connection, path, version)
             connection.execute("BEGIN")
             yield connection
+
+
+def _is_half_made(connection: Connection) -> bool:
+    """Tell whether a journal is to be rolled back: only the first transaction, before WAL is on, can leave one."""
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise
+        return True
+    return False
 
 
 def check_identity(connection: Connection, path: Path, version: int) -> None:

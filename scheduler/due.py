@@ -10,8 +10,9 @@ from pathlib import Path
 from scheduler import offline
 from scheduler.checkpoint import locate
 from scheduler.errors import ProviderNotReady
-from scheduler.job import REHEARSAL, Job
+from scheduler.job import REHEARSAL, Job, JobFile
 from scheduler.roster import Facts, Sighting
+from scheduler.text import is_utf8
 from scheduler.trigger import last_point, next_point
 
 # A point is missed, for `catch_up: false`, once it is older than cron's own minute and some.
@@ -50,10 +51,20 @@ def model_of(plan: Plan, environ: Mapping[str, str]) -> str:
         return offline.MODEL
     provider = plan.job.provider
     named = plan.job.model or provider.model or environ.get(provider.model_env or "", "").strip()
+    if not is_utf8(named):
+        raise ProviderNotReady(
+            provider=provider.name, problem=f"the model that {provider.model_env} names is not UTF-8"
+        )
     if named or provider.offline:
         return named or offline.MODEL
     hint = f", or set {provider.model_env}" if provider.model_env else ""
     raise ProviderNotReady(provider=provider.name, problem=f"no model is named; write one in jobs.yaml{hint}")
+
+
+def private_paths(job_file: JobFile, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return what no tool may read: what the file says, and the folder in which the service manager keeps keys."""
+    credentials = environ.get("CREDENTIALS_DIRECTORY")
+    return (*job_file.private, *([Path(credentials)] if credentials else []))
 
 
 def known_model(plan: Plan, environ: Mapping[str, str]) -> str | None:

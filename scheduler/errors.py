@@ -5,8 +5,7 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     ResumedError
     ├── UsageRefused        the command line
     ├── JobFileUnreadable   jobs.yaml as a whole
-    ├── AccessRefused       the operating system or its modes say no:
-    │                       PermissionRefused, WrongUser, WritableByOthers
+    ├── AccessRefused       the system or its modes say no: PermissionRefused, WrongUser, WritableByOthers
     ├── StorageRefused      the disk says no: DiskFull, ReadOnlyStorage, StorageFailed
     ├── Later               nothing was counted, and it will be due again by itself:
     │                       CheckpointBusy, LedgerBusy, ProviderResting, BudgetSpent, PointTaken, DaemonRunning
@@ -37,10 +36,11 @@ class ResumedError(Exception):
         dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
 
     def __str__(self) -> str:
-        """Fill the class's sentence; without docstrings (python -OO) name the class and its facts."""
-        if not type(self).__doc__:
+        """Fill the class's sentence, and add the notes; without docstrings (python -OO) name class and facts."""
+        if not (form := type(self).__doc__):
             return f"{type(self).__name__}: {vars(self)}"
-        return " ".join(inspect.cleandoc(type(self).__doc__ or "").split("\n\n")[0].split()).format_map(vars(self))
+        sentence = " ".join(inspect.cleandoc(form).split("\n\n")[0].split()).format_map(vars(self))
+        return " ".join([sentence, *getattr(self, "__notes__", ())])
 
 
 class UsageRefused(ResumedError):
@@ -114,9 +114,10 @@ class Later(ResumedError):
 
 
 class CheckpointBusy(Later):
-    """{path} is in use by another process or thread; nothing was counted."""
+    """{path} is in use by {holder}; nothing was counted."""
 
     path: object
+    holder: str = "another process or thread"
 
 
 class LedgerBusy(Later):
@@ -202,9 +203,7 @@ class StateStale(Blocked):
 
 
 class LedgerDamaged(Blocked):
-    """{path} is damaged ({detail}). Set it aside, then "resumed adopt --all" takes the checkpoints of its folder over
-    with their attempts.
-    """
+    """{path} is damaged ({detail}). Set it aside, then take its checkpoints over: resumed adopt --all"""
 
     path: object
     detail: str

@@ -70,6 +70,16 @@ def translated(path: Path, purpose: str = "what must be saved") -> Iterator[None
         raise os_refusal(path, error, purpose) from error
 
 
+@contextlib.contextmanager
+def noted(note: str) -> Iterator[None]:
+    """Add to a refusal of the block what became of the attempt."""
+    try:
+        yield
+    except ResumedError as error:
+        error.add_note(note)
+        raise
+
+
 def is_regular(path: Path) -> bool:
     """Tell whether a regular file stands there; False where nothing does. Raises NotAFile on anything else."""
     try:
@@ -169,6 +179,24 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+def check_can_write(path: Path) -> None:
+    """Refuse a file or folder that cannot be changed or, where it is missing, not be made; write nothing.
+
+    Raises PermissionRefused, ReadOnlyStorage, NotAFile.
+    """
+    there = path
+    while not os.path.lexists(there):  # False too where a folder on the way is out of reach or none
+        there = there.parent
+    with translated(there):
+        found = there.stat()
+        if there != path:
+            _check_is_folder(there, found)
+        entering = os.X_OK if stat.S_ISDIR(found.st_mode) else 0
+        if not os.access(there, os.W_OK | entering):
+            read_only = os.statvfs(there).f_flag & os.ST_RDONLY
+            raise OSError(errno.EROFS if read_only else errno.EACCES, "")
+
+
 def _check_is_folder(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISDIR(found.st_mode):
         raise NotAFile(path=path, kind=file_kind(found.st_mode), wanted="a directory")
@@ -230,11 +258,11 @@ def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
     Call it only with the lock held. Raises DiskFull where the space is not there.
     """
     sibling = path.with_name(f".{path.name}.{'0' * 16}.tmp")
-    with translated(path, purpose="the reply (nothing was sent)"):
+    with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
         sibling.unlink(missing_ok=True)  # of a process that was killed between the next two lines
         descriptor = create(sibling)
     try:
-        with translated(path, purpose="the reply (nothing was sent)"):
+        with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
             sibling.unlink(missing_ok=True)
             _allocate(descriptor, before + after)
             os.ftruncate(descriptor, after)

@@ -9,18 +9,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from scheduler.attempt import Order, accept
-from scheduler.checkpoint import peek
-from scheduler.due import Plan, known_model, model_of, next_due, plan_job
+from scheduler.due import Plan, model_of, next_due, plan_job, private_paths
 from scheduler.errors import ProviderNotReady, ResumedError
-from scheduler.files import check_folder, exists
+from scheduler.files import check_can_write, check_folder
 from scheduler.job import Job, JobFile
 from scheduler.keys import read_key
-from scheduler.ledger import ledger_rows
+from scheduler.ledger import NAME
 from scheduler.report import Outlook, change_mark
-from scheduler.roster import Facts, read_facts, read_seen
+from scheduler.roster import Facts
 from scheduler.sources import check_source
-from scheduler.state import is_final
+from scheduler.state import State, is_final
+from scheduler.survey import check_next, look
 from scheduler.trigger import clock_change, describe, next_point
 
 MOST_POINTS = 1000
@@ -36,12 +35,13 @@ def forecast(
     the next few points are listed.
     """
     job, now = plan.job, time.time()
-    refusal, note = _refusal(plan, job_file, environ)
-    status, left, facts, since = _past(plan, int(now))
+    state, facts, since, damage = _past(plan, now)
+    refusal, note = _refusal(plan, state, damage, job_file, environ)
+    left = job.max_attempts if state is None else 0 if is_final(state) else max(0, job.max_attempts - state["attempts"])
     points, more = _ahead(job, since, now, days)
     outlook = Outlook(
         id=job.id,
-        status=status,
+        status=state["status"] if state else "ready",
         words=describe(job.schedule),
         timezone=job.timezone,
         checkpoint=str(plan.path),
@@ -56,34 +56,37 @@ def forecast(
     return outlook, refusal
 
 
-def _past(plan: Plan, now: int) -> tuple[str, int, Facts, int]:
-    """Return status, requests left, facts and `since`; those of a new job where they cannot be read."""
+def _past(plan: Plan, now: float) -> tuple[State | None, Facts, int, ResumedError | None]:
+    """Return document, facts and `since`; those of a new job, and why, where they cannot be read."""
     try:
-        state = peek(plan.path).state
-        with ledger_rows(plan.path.parent) as tx:
-            facts = read_facts(tx, plan.path.name) if tx else Facts()
-            since = read_seen(tx, plan.sighting, now).since if tx else now
-    except ResumedError:
-        return "ready", plan.job.max_attempts, Facts(), now
-    if state is None:
-        return "ready", plan.job.max_attempts, facts, since
-    left = 0 if is_final(state) else max(0, plan.job.max_attempts - state["attempts"])
-    return state["status"], left, facts, since
+        found, facts, since = look(plan, now)
+    except ResumedError as error:
+        return None, Facts(), int(now), error
+    return found.state, facts, since, None
 
 
-def _refusal(plan: Plan, job_file: JobFile, environ: Mapping[str, str]) -> tuple[ResumedError | None, str]:
+def _refusal(
+    plan: Plan,
+    state: State | None,
+    damage: ResumedError | None,
+    job_file: JobFile,
+    environ: Mapping[str, str],
+) -> tuple[ResumedError | None, str]:
     """Return what would block a slice now, and what would only do so once `live` is true."""
     try:
-        if exists(plan.path.parent):
+        if os.path.lexists(plan.path.parent):
             check_folder(plan.path.parent)
-        state = peek(plan.path).state
+        else:
+            check_can_write(plan.path.parent)
+        if damage:
+            return damage, ""
         if state is not None and is_final(state):
             return None, ""
+        check_can_write(plan.path.parent)
+        check_can_write(plan.path.with_name(NAME))
         for source in plan.job.read:
-            check_source(source, job_file.private)
-        if state is not None:
-            model = known_model(plan, environ) or state["model"]
-            accept(state, Order(task=plan.job.task, model=model, tools=(), job=plan.job.id))
+            check_source(source, private_paths(job_file, environ))
+        check_next(plan, state, environ)
     except ResumedError as error:
         return error, ""
     try:

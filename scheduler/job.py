@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from scheduler.text import is_utf8
+
 # The folder, beside a job's checkpoint, in which its rehearsals keep theirs.
 REHEARSAL = "rehearsal"
 DEFAULT_TIMEOUT = 600.0
@@ -19,7 +21,9 @@ def checkpoint_name_fault(name: str) -> str:
     """Say why a file name cannot be a checkpoint's, or return nothing."""
     if name in ("", ".", ".."):
         return "this names a folder, not a file"
-    if name.startswith(".") or name.endswith(".lock") or len(name.encode("utf-8", "surrogateescape")) > 200:
+    if not is_utf8(name):
+        return "a checkpoint's name is UTF-8"
+    if name.startswith(".") or name.endswith(".lock") or len(name.encode()) > 200:
         return "a checkpoint's name starts with no dot, does not end in .lock, and has at most 200 bytes"
     return ""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler import rests
+from scheduler.columns import read_row, read_rows
 from scheduler.database import Connection, Database, read_only
 from scheduler.document import digest
 from scheduler.errors import CheckpointBusy, LedgerDamaged, PointTaken
@@ -239,13 +240,13 @@ def ledger_rows(folder: Path) -> Iterator[Connection | None]:
 
 def read_record(tx: Connection, path: Path, key: str) -> Record | None:
     """Return what is held of a checkpoint, None where it has no document. Raises LedgerDamaged on a wrong digest."""
-    row = tx.execute("SELECT allowance, body, digest FROM document WHERE checkpoint = ?", (key,)).fetchone()
+    row = read_row(tx, "SELECT allowance, body, digest FROM document WHERE checkpoint = ?", (key,))
     if row is None:
         return None
     allowance, body, stored = row
-    if not isinstance(body, bytes) or digest(body) != stored:
+    if digest(body) != stored:
         raise LedgerDamaged(path=path, detail=f"the document of {key} does not match its digest")
-    digests = tx.execute("SELECT digest FROM version WHERE checkpoint = ?", (key,)).fetchall()
+    digests = read_rows(tx, "SELECT digest FROM version WHERE checkpoint = ?", (key,))
     return Record(
         version=Version(allowance, stored),
         body=body,
@@ -256,19 +257,21 @@ def read_record(tx: Connection, path: Path, key: str) -> Record | None:
 
 def read_archives(tx: Connection, key: str) -> list[Archived]:
     """Return what was set aside of a checkpoint, oldest first."""
-    rows = tx.execute(
-        "SELECT allowance, at, who, reason FROM archive WHERE checkpoint = ? ORDER BY allowance, number", (key,)
-    ).fetchall()
-    return [Archived(allowance=allowance, at=at, who=who, reason=reason) for allowance, at, who, reason in rows]
+    query = "SELECT allowance, at, who, reason FROM archive WHERE checkpoint = ? ORDER BY allowance, number"
+    return [
+        Archived(allowance=allowance, at=at, who=who, reason=reason)
+        for allowance, at, who, reason in read_rows(tx, query, (key,))
+    ]
 
 
 def read_admissions(tx: Connection, key: str, allowance: int) -> tuple[Admission, ...]:
     """Return the admissions of one allowance, in their order."""
-    rows = tx.execute(
+    rows = read_rows(
+        tx,
         "SELECT attempt, point, admitted_at, deadline, outcome, ended_at, pid, start, boot FROM admission"
         " WHERE checkpoint = ? AND allowance = ? ORDER BY attempt",
         (key, allowance),
-    ).fetchall()
+    )
     names = ("attempt", "point", "admitted_at", "deadline", "outcome", "ended_at")
     return tuple(Admission(**dict(zip(names, row[:6], strict=True)), owner=Owner(*row[6:])) for row in rows)
 

@@ -24,6 +24,7 @@ from scheduler.state import (
     raise_attempts,
     utc,
 )
+from scheduler.text import storable
 from scheduler.tick import open_folder
 
 ABSENT = "the ledger knows nothing of {path}; there is nothing to put back"
@@ -172,4 +173,4 @@ def who() -> str:
     """Name the person who acts, through sudo as well."""
     user = user_name(os.getuid())
     behind = os.environ.get("SUDO_USER")
-    return f"{user} ({behind})" if behind and behind != user else user
+    return storable(f"{user} ({behind})" if behind and behind != user else user)

@@ -10,6 +10,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Literal
 
+from scheduler.columns import read_row, read_rows
 from scheduler.database import Connection
 from scheduler.errors import BudgetSpent, ProviderRefusing, ProviderResting
 from scheduler.state import utc
@@ -52,9 +53,9 @@ def check_rests(tx: Connection, provider: str, model: str, mark: bytes, now: int
     A rest that waits for a mend ends once the provider's entry or key (`mark`) is another one. One whose end is
     further away than any rest can be was written by a clock that has been set back since, and is dropped.
     """
-    for row_model, until, reason, tag in tx.execute(
-        "SELECT model, until, reason, tag FROM rest WHERE provider = ? AND model IN ('', ?)", (provider, model)
-    ).fetchall():
+    for row_model, until, reason, tag in read_rows(
+        tx, "SELECT model, until, reason, tag FROM rest WHERE provider = ? AND model IN ('', ?)", (provider, model)
+    ):
         mended = until is None and not _matches(tag, mark)
         if mended or not _in_force(until, now):
             if mended:
@@ -85,7 +86,7 @@ def note_outcome(tx: Connection, verdict: Verdict, now: int) -> None:
         return
     model = verdict.model if verdict.cause == "model" else ""
     query = "SELECT step, until FROM rest WHERE provider = ? AND model = ?"
-    last, end = tx.execute(query, (provider, model)).fetchone() or (-1, 0)
+    last, end = read_row(tx, query, (provider, model)) or (-1, 0)
     # A request that fails while the provider rests was under way when the rest began: no further failure in a row.
     step = last if last >= 0 and _in_force(end, now) else last + 1
     until = None if verdict.cause in UNTIL_MENDED else now + rest_seconds(verdict.cause, step, verdict.retry_after)
@@ -105,12 +106,12 @@ def rest_seconds(cause: Cause, step: int, retry_after: float | None) -> int:
     asked = 0 if retry_after is None else int(min(retry_after, DAY)) + 1
     if cause == "outage":
         return max(asked, OUTAGE_RESTS[min(step, len(OUTAGE_RESTS) - 1)])
-    return asked or int(min(FIRST_RETRY * 2**step, LONGEST_RETRY))
+    return asked or min(FIRST_RETRY * 2 ** min(step, 6), LONGEST_RETRY)
 
 
 def read_rests(tx: Connection, now: int) -> list[Rest]:
     """Return the rests that are in force."""
-    rows = tx.execute("SELECT provider, model, until, reason FROM rest ORDER BY provider, model").fetchall()
+    rows = read_rows(tx, "SELECT provider, model, until, reason FROM rest ORDER BY provider, model", ())
     return [
         Rest(provider=provider, model=model, until=until, reason=reason)
         for provider, model, until, reason in rows

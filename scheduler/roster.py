@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.columns import read_row
 from scheduler.database import Connection
 from scheduler.errors import DaemonRunning
 from scheduler.ledger import Admission, read_admissions
 from scheduler.owner import Owner, is_alive
 from scheduler.state import PROGRESS, utc
+from scheduler.text import storable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ def read_seen(tx: Connection, sighting: Sighting, now: int) -> Seen:
 
     A job whose spent attempts lie under another checkpoint is reported with that one.
     """
-    row = tx.execute("SELECT checkpoint, schedule, since FROM job WHERE job = ?", (sighting.job,)).fetchone()
+    row = read_row(tx, "SELECT checkpoint, schedule, since FROM job WHERE job = ?", (sighting.job,))
     if row is None:
         return Seen(now, known=False)
     key, schedule, since = row
@@ -78,7 +80,8 @@ def note(tx: Connection, sighting: Sighting, since: int) -> None:
 
 def claim_daemon(tx: Connection, config: str, owner: Owner, now: int) -> None:
     """Enter this process as the daemon of a jobs.yaml. Raises DaemonRunning while another one lives."""
-    row = tx.execute("SELECT pid, start, boot, since FROM daemon WHERE config = ?", (config,)).fetchone()
+    config = storable(config)
+    row = read_row(tx, "SELECT pid, start, boot, since FROM daemon WHERE config = ?", (config,))
     if row:
         other = Owner(*row[:3])
         if other != owner and is_alive(other):
@@ -88,16 +91,18 @@ def claim_daemon(tx: Connection, config: str, owner: Owner, now: int) -> None:
 
 def release_daemon(tx: Connection, config: str, owner: Owner) -> None:
     """Take this process's entry away."""
-    tx.execute("DELETE FROM daemon WHERE config = ? AND pid = ? AND start = ?", (config, owner.pid, owner.start))
+    mine = (storable(config), owner.pid, owner.start)
+    tx.execute("DELETE FROM daemon WHERE config = ? AND pid = ? AND start = ?", mine)
 
 
 def read_facts(tx: Connection, key: str) -> Facts:
     """Return what the due rule asks of a checkpoint; one without a document has the facts of a new one."""
-    row = tx.execute(
-        "SELECT allowance, length(body), json_extract(CAST(body AS TEXT), '$.status') FROM document"
+    row = read_row(
+        tx,
+        "SELECT allowance, length(body) AS size, json_extract(CAST(body AS TEXT), '$.status') AS status FROM document"
         " WHERE checkpoint = ?",
         (key,),
-    ).fetchone()
+    )
     if row is None:
         return Facts()
     allowance, size, status = row

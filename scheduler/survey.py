@@ -10,8 +10,9 @@ from pathlib import Path
 
 from scheduler.attempt import Order, accept
 from scheduler.checkpoint import Peek, peek
+from scheduler.conversation import Frame, build_request
 from scheduler.doubts import plain_doubts
-from scheduler.due import Plan, known_model, next_due, plan_job
+from scheduler.due import Plan, known_model, next_due, plan_job, private_paths
 from scheduler.errors import ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
@@ -21,6 +22,7 @@ from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen
 from scheduler.sources import check_source
 from scheduler.state import State, is_final, is_open, same_task, utc
+from scheduler.tick import as_refusal
 from scheduler.trigger import last_point
 
 
@@ -28,8 +30,9 @@ def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
     """Return a row for each job of the file, by name, and the rests of every ledger that it uses."""
     now = time.time()
     plans = {name: plan_job(job, job_file.live) for name, job in job_file.jobs.items()}
+    private = private_paths(job_file, environ)
     rows = [
-        job_row(plans[name], environ, now, job_file.private) if name in plans else _refused_row(job_file, name)
+        job_row(plans[name], environ, now, private) if name in plans else _refused_row(job_file, name)
         for name in sorted({*plans, *job_file.refused})
     ]
     rests = [rest for folder in sorted({plan.path.parent for plan in plans.values()}) for rest in _rests(folder, now)]
@@ -72,23 +75,31 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
         checkpoint=str(plan.path),
     )
     try:
-        found, facts, since = _read(plan, now)
+        found, facts, since = look(plan, now)
         row = _with_points(_with_state(row, found, bool(job.read)), job, facts, since, now)
         if found.state is not None:
-            row = _with_edits(row, found.state, plan, environ)
+            row = _with_edits(row, found.state, plan)
+        if row.state in ("ready", "running"):
+            check_next(plan, found.state, environ)
         if row.state == "ready":
             for source in job.read:
                 check_source(source, private)
         return replace(row, model=row.model or known_model(plan, environ))
-    except ResumedError as error:
-        return replace(row, state="blocked", reason=str(error))
+    except Exception as error:  # a fault of the program must not hide the other rows
+        return replace(row, state="blocked", reason=str(as_refusal(error)))
 
 
-def _read(plan: Plan, now: float) -> tuple[Peek, Facts, int]:
+def look(plan: Plan, now: float) -> tuple[Peek, Facts, int]:
+    """Return what is stored of a job, the facts of the due rule, and since when (UTC seconds) it has its schedule.
+
+    Raises what `peek` raises, and LedgerDamaged on a row that would block a slice.
+    """
     found = peek(plan.path)
     with ledger_rows(plan.path.parent) as tx:
         if tx is None:
             return found, Facts(), int(now)
+        if not plan.offline:
+            read_rests(tx, int(now))
         return found, read_facts(tx, plan.path.name), read_seen(tx, plan.sighting, int(now)).since
 
 
@@ -97,9 +108,10 @@ def _with_state(row: JobRow, found: Peek, reads: bool) -> JobRow:
     if state is None:
         return row
     last = state["history"][-1] if state["history"] else None
-    return replace(
+    held = found.record.open if found.record else None
+    row = replace(
         row,
-        state=_job_state(state, found.record.open if found.record else None, row.max_attempts),
+        state=_job_state(state, held, row.max_attempts),
         attempts=state["attempts"],
         outcome=last["outcome"] if last else None,
         reason=next(plain_doubts(state, reads), last["reason"] if last else None),
@@ -107,12 +119,16 @@ def _with_state(row: JobRow, found: Peek, reads: bool) -> JobRow:
         answer=state["answer"],
         review=state["review"],
     )
+    if row.state == "running" and held is not None and time.time() > held.deadline:
+        reason = f"attempt {held.attempt} is still held by process {held.owner.pid}, which lives, past its deadline"
+        row = replace(row, reason=reason)
+    return row
 
 
 def _job_state(state: State, admission: Admission | None, max_attempts: int) -> JobState:
     if is_final(state):
         return state["status"]
-    if admission is not None and time.time() <= admission.deadline and is_alive(admission.owner):
+    if admission is not None and is_alive(admission.owner):
         return "running"
     return "exhausted" if state["attempts"] >= max_attempts else "ready"
 
@@ -130,13 +146,26 @@ def _with_points(row: JobRow, job: Job, facts: Facts, since: int, now: float) ->
     )
 
 
-def _with_edits(row: JobRow, state: State, plan: Plan, environ: Mapping[str, str]) -> JobRow:
-    """Hold the stored task and model against those of jobs.yaml. Raises TaskChanged and ModelChanged."""
+def _with_edits(row: JobRow, state: State, plan: Plan) -> JobRow:
     if is_final(state):
         return row if same_task(state["task"], plan.job.task) else edited_since(row)
     if is_open(state) and row.state != "running":
         row = replace(row, outcome="interrupted", reason="the process of the last attempt ended; it stays counted")
-    accept(
-        state, Order(task=plan.job.task, model=known_model(plan, environ) or state["model"], tools=(), job=plan.job.id)
-    )
     return row
+
+
+def check_next(plan: Plan, state: State | None, environ: Mapping[str, str]) -> None:
+    """Hold the stored task and model against those of jobs.yaml, and the next request against its limit.
+
+    Raises TaskChanged, ModelChanged, RequestRefused. What the readable files add to the request is left aside.
+    """
+    model = known_model(plan, environ) or (state["model"] if state else "")
+    begun = accept(state, Order(task=plan.job.task, model=model, tools=(), job=plan.job.id))
+    provider = plan.job.provider
+    frame = Frame(
+        max_attempts=plan.job.max_attempts,
+        options=provider.options,
+        context_tokens=provider.context_tokens,
+        replay_fields=provider.replay_fields,
+    )
+    build_request(begun, begun["attempts"] + 1, frame)

@@ -27,6 +27,16 @@ def _escape(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def is_utf8(text: str) -> bool:
+    """Tell whether UTF-8 can hold the text; it cannot where an argument or a name came as other bytes."""
+    return text == storable(text)
+
+
+def storable(text: str) -> str:
+    """Return the text with each lone surrogate, which stands for a byte that is no UTF-8, as an escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def one_line(text: str, width: int = 100) -> str:
     """Return the text on one line of at most `width` characters, escaped."""
     line = printable(" ".join(text.split()))

@@ -15,8 +15,8 @@ from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.calls import result_room
 from scheduler.checkpoint import Checkpoint, hold, peek
-from scheduler.due import Plan, is_missed, model_of, owed_point, plan_job
-from scheduler.errors import CheckpointMoved, EntryRefused, ProgramFault, ResumedError
+from scheduler.due import Plan, is_missed, model_of, owed_point, plan_job, private_paths
+from scheduler.errors import CheckpointMoved, EntryRefused, LedgerBusy, ProgramFault, ResumedError
 from scheduler.files import check_folder, make_folder
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Ledger, ledger_of
@@ -28,6 +28,10 @@ from scheduler.state import State, is_final, utc
 from scheduler.tools import Tool, file_tools
 
 Tell = Callable[[str, dict[str, Any]], object]
+Stopped = Callable[[], bool]
+
+# For how long a ledger that is locked may hold up the jobs of other folders.
+HASTE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +62,13 @@ class Result:
     refusal: ResumedError | None = None
 
 
-def select(jobs: Iterable[Job], live: bool, now: float, tell: Tell, *, by_hand: bool = False) -> list[Turn | Result]:
+def select(
+    jobs: Iterable[Job], live: bool, now: float, tell: Tell, *, by_hand: bool = False, wait: float | None = None
+) -> list[Turn | Result]:
     """Return a turn for each job that may run, and a result for each that is final or refused.
 
     Notes in the ledgers which jobs were first seen now, ends attempts whose process died, and puts files that are
-    behind right.
+    behind right. `wait` is for how many seconds a locked ledger is waited for, by default 5.
     """
     plans = [plan_job(job, live) for job in jobs]
     folders: dict[Path, list[Plan]] = {}
@@ -72,12 +78,12 @@ def select(jobs: Iterable[Job], live: bool, now: float, tell: Tell, *, by_hand: 
     for folder, members in folders.items():
         try:
             ledger = open_folder(folder)
-            seen = _sight(ledger, members, int(now))
+            seen = _sight(ledger, members, int(now), wait)
         except Exception as error:
             found |= {plan.job.id: Result(job=plan.job.id, refusal=as_refusal(error)) for plan in members}
             continue
         for plan in members:
-            found[plan.job.id] = _select(ledger, plan, seen[plan.job.id], now, tell, by_hand)
+            found[plan.job.id] = _select(ledger, plan, seen[plan.job.id], now, tell, by_hand, wait)
     return [found[plan.job.id] for plan in plans]
 
 
@@ -88,12 +94,12 @@ def open_folder(folder: Path) -> Ledger:
     return ledger_of(folder)
 
 
-def _sight(ledger: Ledger, plans: Sequence[Plan], now: int) -> dict[str, Seen]:
+def _sight(ledger: Ledger, plans: Sequence[Plan], now: int, wait: float | None) -> dict[str, Seen]:
     with ledger.reading() as tx:
         seen = {plan.job.id: read_seen(tx, plan.sighting, now) for plan in plans}
     fresh = [plan for plan in plans if not seen[plan.job.id].known]
     if fresh:
-        with ledger.writing() as tx:
+        with ledger.writing(wait) as tx:
             for plan in fresh:
                 seen[plan.job.id] = read_seen(tx, plan.sighting, now)
                 if not seen[plan.job.id].known:
@@ -101,7 +107,9 @@ def _sight(ledger: Ledger, plans: Sequence[Plan], now: int) -> dict[str, Seen]:
     return seen
 
 
-def _select(ledger: Ledger, plan: Plan, seen: Seen, now: float, tell: Tell, by_hand: bool) -> Turn | Result:
+def _select(
+    ledger: Ledger, plan: Plan, seen: Seen, now: float, tell: Tell, by_hand: bool, wait: float | None
+) -> Turn | Result:
     job = plan.job
     try:
         if seen.moved_from:
@@ -110,19 +118,21 @@ def _select(ledger: Ledger, plan: Plan, seen: Seen, now: float, tell: Tell, by_h
         facts = _facts(ledger, plan, now, tell)
         if by_hand:
             return Turn(plan=plan, since=seen.since, due=True)
-        return _turn(ledger, plan, seen, facts, now, tell)
+        return _turn(ledger, plan, seen, facts, now, tell, wait)
     except Exception as error:
         return Result(job=job.id, refusal=as_refusal(error))
 
 
-def _turn(ledger: Ledger, plan: Plan, seen: Seen, facts: Facts, now: float, tell: Tell) -> Turn | Result:
+def _turn(
+    ledger: Ledger, plan: Plan, seen: Seen, facts: Facts, now: float, tell: Tell, wait: float | None
+) -> Turn | Result:
     job = plan.job
     if facts.status != "ready":
         return Result(job=job.id, final=facts.status)
     point = owed_point(job, facts, seen.since, now)
     if point is not None and is_missed(job, point, now):
         if point != seen.since:  # else told before; `since` stays on the points of an `every` schedule
-            with ledger.writing() as tx:
+            with ledger.writing(wait) as tx:
                 note(tx, plan.sighting, point)
             tell(job.id, {"event": "missed", "point": utc(point)})
         return Turn(plan=plan, since=point)
@@ -184,9 +194,11 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
     return Result(job=plan.job.id, state=state, ran="admitted" in events, final=final, refusal=refusal)
 
 
-def run_due(job: Job, job_file: JobFile, environ: Mapping[str, str], tell: Tell, stopped: Callable[[], bool]) -> Result:
-    """Run one slice of a job if it is due and nothing has stopped the program."""
-    [chosen] = select([job], job_file.live, time.time(), tell)
+def run_due(
+    job: Job, job_file: JobFile, environ: Mapping[str, str], tell: Tell, stopped: Stopped, *, by_hand: bool = False
+) -> Result:
+    """Run one slice of a job if it is due, or asked for by hand, and nothing has stopped the program."""
+    [chosen] = select([job], job_file.live, time.time(), tell, by_hand=by_hand)
     if isinstance(chosen, Result):
         return chosen
     return take_turn(chosen, job_file, environ, tell) if chosen.due and not stopped() else Result(job=job.id)
@@ -216,8 +228,7 @@ def _load(held: Checkpoint, order: Order, emit: Callable[[dict[str, Any]], objec
 def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[Order, Ask]:
     """Do the preflight: key, URL, client, model and readable files. Raises Blocked; nothing is counted by it."""
     plan, job = turn.plan, turn.plan.job
-    credentials = environ.get("CREDENTIALS_DIRECTORY")
-    private = (*job_file.private, *([Path(credentials)] if credentials else []))
+    private = private_paths(job_file, environ)
     for source in job.read:
         check_source(source, private)
     listing = list_sources(job.read, private)
@@ -257,7 +268,7 @@ def tick(
     *,
     names: Sequence[str] = (),
     by_hand: bool = False,
-    stopped: Callable[[], bool] = bool,
+    stopped: Stopped = bool,
 ) -> Iterator[Result]:
     """Run one slice of each job that is due, up to `max_parallel` at once; yield the results as they come.
 
@@ -268,20 +279,19 @@ def tick(
         if name in job_file.refused:
             yield Result(job=name, refusal=EntryRefused(problem=problem_line(job_file.refused[name])))
     jobs = [job_file.jobs[name] for name in dict.fromkeys(names) if name in job_file.jobs]
-    turns: list[Turn] = []
-    for chosen in select(jobs, job_file.live, time.time(), tell, by_hand=by_hand):
-        if isinstance(chosen, Result):
+    due: list[Job] = []
+    locked: list[Job] = []  # the ledger of these is waited for by their own workers, after all others
+    for chosen in select(jobs, job_file.live, time.time(), tell, by_hand=by_hand, wait=HASTE):
+        if isinstance(chosen, Turn):
+            due += [chosen.plan.job] if chosen.due else []
+        elif isinstance(chosen.refusal, LedgerBusy):
+            locked.append(job_file.jobs[chosen.job])
+        else:
             yield chosen
-        elif chosen.due:
-            turns.append(chosen)
 
-    def run(turn: Turn) -> Result | None:
-        if stopped():
-            return None
-        if by_hand:
-            return take_turn(turn, job_file, environ, tell)
-        return run_due(turn.plan.job, job_file, environ, tell, stopped)  # it may have waited long for its worker
+    def run(job: Job) -> Result | None:  # asked anew, for it may have waited long for its worker
+        return None if stopped() else run_due(job, job_file, environ, tell, stopped, by_hand=by_hand)
 
-    if turns:
-        with ThreadPoolExecutor(min(job_file.max_parallel, len(turns))) as pool:
-            yield from (result for result in pool.map(run, turns) if result is not None)
+    if queued := due + locked:
+        with ThreadPoolExecutor(min(job_file.max_parallel, len(queued))) as pool:
+            yield from (result for result in pool.map(run, queued) if result is not None)

@@ -27,6 +27,7 @@ import pytest
 import scheduler
 from scheduler.checkpoint import hold
 from scheduler.cli import main
+from scheduler.ledger import SCHEMA
 from tests.support import PROGRAM, ROOT, ChatServer, Project, answer, chat_server, tool_calls
 
 KEY = "sk-canary-0123456789"
@@ -611,7 +612,8 @@ def test_read_only_folder_or_ledger_stops_writers_and_no_reader(case: str, offli
     assert told.code == 77
     told.one_line("job nightly", str(folder), "permission denied")
     assert looked.pop(0).code == 77
-    assert [each.code for each in looked] == [0, 0, 0, 0], looked
+    assert [each.code for each in looked] == [0, 0, 0, 77], looked
+    assert str(victim) in looked[3].about("nightly")
     assert "●○○○" in looked[0].out
     assert listing(folder) == before
     assert counted(folder) == (1, 1)
@@ -657,6 +659,48 @@ def test_checkpoint_below_a_file_is_refused_and_other_jobs_go_on(begun: Project,
     assert begun.document("other")["status"] == "done"
 
 
+@pytest.mark.parametrize(
+    ("case", "code", "words"),
+    [("closed", 77, "permission denied"), ("locked", 77, "permission denied"), ("notes.md", 65, "not a directory")],
+)
+def test_check_names_a_folder_that_cannot_be_made_and_makes_nothing(
+    case: str, code: int, words: str, offline: Project
+) -> None:
+    for name, mode in (("closed", 0o555), ("locked", 0o000)):
+        (offline.folder / name).mkdir()
+        os.chown(offline.folder / name, NOBODY, NOBODY)
+        (offline.folder / name).chmod(mode)
+    offline.live(NOWHERE, jobs(DEMO, nightly=DEMO | {"checkpoint": f"{case}/new/nightly.json"}))
+    before = listing(offline.folder)
+    told, run = as_user(NOBODY, offline, ["check"], ["run", "nightly"])
+    assert (told.code, run.code) == (code, code)
+    assert words in told.about("nightly")
+    assert str(offline.folder / case) in told.about("nightly")
+    assert "other:" not in told.err
+    assert listing(offline.folder) == before
+
+
+def test_check_and_status_name_a_task_that_is_too_long_for_a_request(begun: Project, chat: ChatServer) -> None:
+    begun.live(chat.url, jobs(other={"task": '"' * (4 * 1024 * 1024)}))
+    told = command(begun, "check")
+    assert told.code == 65
+    assert "the request cannot be sent" in told.about("other")
+    assert "the request cannot be sent" in command(begun, "run", "other").about("other")
+    assert row(begun, "other")["state"] == "blocked"
+    assert row(begun)["state"] == "ready"
+    assert chat.count == 0
+
+
+def test_check_and_status_name_a_task_that_is_too_long_for_the_window(begun: Project, chat: ChatServer) -> None:
+    begun.live(chat.url, jobs(other={"task": "word " * 20_000}), provider={"context_tokens": 8_000})
+    told = command(begun, "check")
+    assert told.code == 65
+    assert "the request cannot be sent" in told.about("other")
+    assert "the request cannot be sent" in command(begun, "run", "other").about("other")
+    assert (row(begun, "other")["state"], row(begun)["state"]) == ("blocked", "ready")
+    assert chat.count == 0
+
+
 def test_reader_of_another_user_leaves_nothing_that_stops_the_owner(offline: Project) -> None:
     as_user(NOBODY, offline, ["run", "nightly"])
     looked = as_user(0, offline, ["status"], ["show", "nightly"])
@@ -677,7 +721,9 @@ def test_read_only_file_system_stops_writers_and_no_reader(begun: Project, chat:
     for each in (told, tick):
         assert each.code == 74
         each.one_line("job nightly", str(folder), "read-only")
-    assert [each.code for each in looked] == [0, 0, 0, 0], looked
+    assert [each.code for each in looked] == [0, 0, 0, 74], looked
+    assert "read-only" in looked[3].about("nightly")
+    assert "job sealed:" not in looked[3].err  # it is done, and nothing of it is written any more
     assert "●○○○" in looked[0].out
     assert listing(folder) == before
     assert chat.count == 0
@@ -906,6 +952,33 @@ def test_ledger_of_no_bytes_is_a_new_one_that_knows_no_file(size: int, begun: Pr
     assert chat.count == 1
     assert command(begun, "adopt", "nightly").code == 0
     assert counted(ledger.parent)[1] == 1
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o500], ids=["a folder to write to", "a read-only folder"])
+def test_ledger_whose_making_was_killed_is_one_that_has_not_begun(mode: int, offline: Project) -> None:
+    folder = offline.path().parent
+    with contextlib.closing(sqlite3.connect(offline.folder / "half", isolation_level=None)) as half:
+        half.execute("PRAGMA cache_size=1")  # so that pages reach the disk before the commit
+        half.execute("BEGIN IMMEDIATE")
+        for statement in SCHEMA.split(";"):
+            half.execute(statement)
+        for suffix in ("", "-journal"):
+            copy = folder / f".ledger.sqlite3{suffix}"
+            shutil.copy(offline.folder / f"half{suffix}", copy)
+            assert copy.stat().st_size > 0
+            copy.chmod(0o600)
+            os.chown(copy, NOBODY, NOBODY)
+    folder.chmod(mode)
+    before = listing(folder)
+    status, show, check = as_user(NOBODY, offline, ["status", "--json"], ["show", "nightly"], ["check"])
+    assert listing(folder) == before
+    found = next(job for job in json.loads(status.out)["jobs"] if job["id"] == "nightly")
+    assert (found["state"], found["attempts"], found["reason"]) == ("ready", 0, None)
+    assert (show.code, "has not begun" in show.err) == (0, True)
+    assert check.code == (0 if mode == 0o700 else 77)
+    folder.chmod(0o700)
+    assert [told.code for told in as_user(NOBODY, offline, ["run", "nightly"])] == [0]
+    assert counted(folder) == (1, 1)
 
 
 def test_document_altered_in_the_ledger_blocks_its_job(begun: Project, chat: ChatServer) -> None:
@@ -1399,6 +1472,26 @@ def test_each_state_is_told(begun: Project, chat: ChatServer) -> None:
     before = listing(begun.folder)
     assert (row(begun)["state"], row(begun)["outcome"]) == ("ready", "interrupted")
     assert listing(begun.folder) == before
+
+
+def test_a_stopped_process_past_its_deadline_still_runs_and_is_named(begun: Project) -> None:
+    with chat_server(held=True) as chat:
+        begun.live(chat.url, jobs())
+        with begun.start("run", "other") as process:
+            try:
+                chat.wait_for(1, 60)
+                process.send_signal(signal.SIGSTOP)
+                _alter(begun.path().with_name(".ledger.sqlite3"), "UPDATE admission SET deadline = 1")
+                found = row(begun, "other")
+                told = command(begun, "run", "other")
+            finally:
+                process.kill()
+                process.communicate()
+    assert (found["state"], found["attempts"], found["outcome"]) == ("running", 1, None)
+    assert f"attempt 1 is still held by process {process.pid}, which lives, past its deadline" in found["reason"]
+    assert told.code == 75
+    told.one_line(f"in use by another process ({process.pid})", "nothing was counted")
+    assert row(begun, "other")["outcome"] == "interrupted"  # now it is dead
 
 
 def test_show_prints_the_parts_for_a_person_and_the_document_for_a_program(begun: Project, chat: ChatServer) -> None:

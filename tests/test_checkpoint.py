@@ -9,6 +9,7 @@ import os
 import pwd
 import resource
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -549,10 +550,58 @@ def test_where_the_file_cannot_be_published_nothing_is_sent_and_the_attempt_stay
         assert state is not None
         path.unlink()
         path.mkdir()
-        with pytest.raises(ResumedError):
+        with pytest.raises(ResumedError, match=r"Attempt 2 stays counted; nothing was sent\.$"):
             held.admit(state, CLAIM, SENT, 4, 1_772_442_000)
         path.rmdir()
     state = load_state(path, TASK, MODEL)
     last = state["history"][-1]
     assert (state["attempts"], last["outcome"], last["billed"]) == (2, "error", "no")
     assert resume_once(TASK, path, said("fin"), MODEL)[0]["attempts"] == 3
+
+
+@pytest.mark.parametrize("reply", [{"role": "assistant", "content": "fin"}, {"role": "assistant", "content": ""}])
+def test_where_the_file_cannot_be_published_after_the_reply_it_says_so_and_loses_nothing(
+    path: Path, reply: dict[str, Any]
+) -> None:
+    def ask(_: object) -> dict[str, Any]:
+        path.unlink()
+        path.mkdir()
+        return {"message": reply}
+
+    with pytest.raises(ResumedError) as refused:
+        resume_once(TASK, path, ask, MODEL)
+    said = "The outcome of attempt 1 and any reply are saved in the ledger; the file follows at the next tick."
+    assert str(refused.value).endswith(said)
+    path.rmdir()
+    state = load_state(path, TASK, MODEL)
+    assert (state["attempts"], state["answer"]) == (1, reply["content"] or None)
+    if reply["content"]:
+        assert [event["event"] for event in resume_once(TASK, path, never, MODEL)[1]] == ["put_back"]
+
+
+def test_where_the_ledger_cannot_be_written_after_the_reply_it_says_that_the_reply_is_lost(path: Path) -> None:
+    def ask(_: object) -> dict[str, Any]:
+        path.with_name(NAME).unlink()
+        path.with_name(NAME).mkdir()
+        return {"message": {"role": "assistant", "content": "fin"}}
+
+    with pytest.raises(ResumedError, match=r"Attempt 1 stays counted; what came of it could not be saved\.$"):
+        resume_once(TASK, path, ask, MODEL)
+
+
+def test_a_ledger_that_is_locked_for_a_while_after_the_reply_costs_no_reply(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.database.BUSY_SECONDS", 0.05)
+    lockers: list[threading.Timer] = []
+
+    def ask(_: object) -> dict[str, Any]:
+        other = sqlite3.connect(path.with_name(NAME), isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        lockers.append(threading.Timer(0.5, other.close))
+        lockers[0].start()
+        return {"message": {"role": "assistant", "content": "fin"}}
+
+    state, _ = resume_once(TASK, path, ask, MODEL)
+    lockers[0].join()
+    assert state["answer"] == "fin"

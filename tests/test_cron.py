@@ -586,6 +586,62 @@ def test_a_job_in_flight_elsewhere_is_75_when_named_and_0_when_not(project: Proj
         assert chat.count == 1
 
 
+def test_a_job_that_waited_for_a_worker_is_asked_again_whether_it_is_due(project: Project) -> None:
+    with chat_server(GOES_ON, held=True) as slow, chat_server(answer("")) as fast:
+        providers = {"slow": {"base_url": slow.url, "model": "m1"}, "fast": {"base_url": fast.url, "model": "m1"}}
+        entry = {"task": "x", "schedule": "every 1s"}
+        jobs = {
+            name: entry | {"checkpoint": f"checkpoints/{name}.json", "provider": provider}
+            for name, provider in (("first", "slow"), ("second", "fast"))
+        }
+        project.write_jobs(jobs, live=True, providers=providers, max_parallel=1)
+        with project.start("tick") as other:
+            try:
+                slow.wait_for(1)
+                [(point,)] = ledger(project, "SELECT point FROM admission")
+                wait_until(lambda: time.time() >= point + 1, 10, "a newer point than the one that waits")
+                project.run("tick", "second", code=69)  # a failure, so that no point of the next minutes counts
+            finally:
+                slow.hold.set()
+            _, err = other.communicate(timeout=60)
+        assert (other.returncode, fast.count) == (0, 1), err
+        assert project.document("second")["attempts"] == 1
+
+
+def test_credentials_of_the_service_are_read_by_no_tool(project: Project, command: Command, monkeypatch: Any) -> None:
+    secrets = project.folder / "docs" / "run" / "credentials"
+    secrets.mkdir(parents=True)
+    (secrets / "api").write_text("sk-of-the-service\n")
+    (project.folder / "docs" / "notes.md").write_text("three days\n")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(secrets))
+    calls = [
+        ("c1", "list_files", "{}"),
+        ("c2", "read_file", '{"path": "docs/run/credentials/api"}'),
+        ("c3", "search_files", '{"query": "of-the-service"}'),
+        ("c4", "list_files", '{"path": "docs/run/credentials"}'),
+        ("c5", "read_file", '{"path": "docs/notes.md"}'),
+    ]
+    with chat_server(tool_calls(*calls), answer("fin")) as chat:
+        entries = {"above": {"read": ["docs"]}, "named": {"read": ["docs/run/credentials"]}}
+        entries["file"] = {"read": ["docs/run/credentials/api"]}
+        project.live(chat.url, entries)
+        for name in ("named", "file"):
+            assert "no tool may read" in command("run", name, code=65).err
+            assert "no tool may read" in command("check", code=65).err
+        assert chat.count == 0
+        for _ in range(2):
+            command("run", "above")
+        sent = json.dumps(chat.requests)
+    assert chat.count == 2
+    assert "three days" in sent
+    assert "sk-of" not in sent
+    shown = [turn["content"] for turn in project.document("above")["conversation"] if turn["role"] == "tool"]
+    assert not [text for text in shown[:1] if "credentials" in text]
+    assert "sk-of" not in project.path("above").read_text()
+    blocked = {row["id"] for row in json.loads(command("status", "--json").out)["jobs"] if row["state"] == "blocked"}
+    assert blocked == {"named", "file"}
+
+
 def test_no_room_for_the_reply_is_74_and_nothing_is_counted(project: Project, chat: ChatServer) -> None:
     project.live(chat.url, {"nightly": HOURLY})
 

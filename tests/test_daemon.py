@@ -22,9 +22,11 @@ import pytest
 
 from scheduler import mend
 from scheduler.due import plan_job
+from scheduler.job import JobFile
 from scheduler.jobfile import read_job_file
 from scheduler.systemd import notify
 from scheduler.tick import select
+from scheduler.watch import WatchedFile
 from tests.support import PROGRAM, ROOT, ChatServer, Project, answer, chat_server, tool_calls, wait_until
 
 GOES_ON = tool_calls(("c1", "read_file", "{}"))  # progress, so that nothing delays the next point
@@ -445,6 +447,17 @@ def test_the_slice_of_a_removed_job_is_saved_and_nothing_follows(
     assert project.document("idle")["attempts"] == seen < 4
     assert outcomes(project) == ["tool_calls"]
     assert slow.count == 1
+
+
+def test_an_edit_between_the_reading_and_the_first_look_is_taken_over(project: Project, chat: ChatServer) -> None:
+    project.live(chat.url, {"nightly": HOURLY})
+    job_file = read_job_file(project.config)
+    project.live(chat.url, {"nightly": HOURLY, "added": HOURLY})
+    watched = WatchedFile(project.config, job_file)
+    fresh = watched.look()
+    assert isinstance(fresh, JobFile)
+    assert set(fresh.jobs) == {"nightly", "added"}
+    assert watched.look() is None
 
 
 def test_a_bad_edit_is_one_error_a_version_and_the_last_good_jobs_go_on(project: Project, chat: ChatServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -202,3 +203,33 @@ def test_an_answer_whose_checkpoint_was_taken_over_is_kept_among_the_orphans(pro
     assert chat.count == 1
     [(attempt, body)] = rows(project, "SELECT attempt, body FROM orphan")
     assert (attempt, json.loads(body)["answer"]) == (1, "the late answer")
+
+
+# ---- a ledger that another process keeps locked
+
+
+@pytest.mark.parametrize("command", ["tick", "run"])
+def test_a_locked_ledger_delays_no_job_of_another_folder_and_its_own_only_as_long(
+    project: Project, command: str
+) -> None:
+    entries = {"nightly": {"schedule": "every 1h"}, "apart": {"schedule": "every 1h", "checkpoint": "apart/apart.json"}}
+    with chat_server() as chat:
+        project.live(chat.url, {"nightly": {}})
+        project.run("tick")  # makes the ledger; nothing is due
+        project.live(chat.url, entries)  # `nightly` has another schedule, which is to be noted
+        with contextlib.closing(
+            sqlite3.connect(project.folder / "checkpoints" / ".ledger.sqlite3", isolation_level=None)
+        ) as other:
+            started = ("run", "nightly", "apart") if command == "run" else ("tick",)
+            other.execute("BEGIN IMMEDIATE")
+            with project.start(*started) as process:
+                try:
+                    chat.wait_for(1, 60)  # of `apart`, while the other ledger is still locked
+                    asked = [request["messages"] for request in chat.requests]
+                    other.execute("ROLLBACK")
+                    _, err = process.communicate(timeout=60)
+                finally:
+                    process.kill()
+    assert len(asked) == 1
+    assert (process.returncode, chat.count) == (0, 2), err
+    assert project.document()["status"] == "done"

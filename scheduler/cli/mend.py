@@ -15,7 +15,7 @@ from scheduler.due import Plan, model_of, plan_job
 from scheduler.errors import ResumedError, UsageRefused
 from scheduler.files import exists
 from scheduler.report import event_line
-from scheduler.text import printable
+from scheduler.text import printable, storable
 
 
 def add_commands(commands: Any) -> None:
@@ -31,11 +31,11 @@ def add_commands(commands: Any) -> None:
         commands, "revise", revise, "go on with an edited task or model, and the attempts that are left"
     )
     add_job(command)
-    command.add_argument("--reason", required=True, metavar="TEXT", help="kept with the job for ever")
+    command.add_argument("--reason", required=True, type=storable, metavar="TEXT", help="kept with the job for ever")
 
     command = add_command(commands, "renew", renew, "open a new allowance of attempts for a job")
     add_job(command)
-    command.add_argument("--reason", required=True, metavar="TEXT", help="kept with the job for ever")
+    command.add_argument("--reason", required=True, type=storable, metavar="TEXT", help="kept with the job for ever")
     command.add_argument("--confirm", required=True, metavar="JOB", help="the job's name once more")
     command.add_argument("--keep", action="store_true", help="keep the conversation")
 

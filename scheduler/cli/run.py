@@ -18,6 +18,7 @@ from scheduler.cli.output import first_code, log, result_code, say
 from scheduler.errors import EntryRefused, Later, UsageRefused
 from scheduler.job import JobFile
 from scheduler.report import event_level, event_line, made_progress
+from scheduler.text import is_utf8
 from scheduler.tick import Result, Tell, take_turn, tick
 from scheduler.transcript import state_lines
 from scheduler.worker import work_turn
@@ -130,6 +131,8 @@ def run_work(options: argparse.Namespace) -> int:
         raise UsageRefused(message="say where the request goes: --demo (offline) or --live; nothing was done")
     if not options.task.strip():
         raise UsageRefused(message="the task is blank; nothing was done")
+    if not is_utf8(options.task):
+        raise UsageRefused(message="the task is not UTF-8; nothing was done")
     turn, job_file = work_turn(options.task, Path(options.checkpoint), live=options.live, base_url=options.base_url)
     stopped = _stop_on_signals(job_file.stop_wait)
 

@@ -1,0 +1,45 @@
+"""Which attempts are in flight: those that this process waits for, and those whose process lives elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from scheduler.ledger import Admission, Record
+from scheduler.owner import is_alive, this_process
+
+Flight = tuple[Path, int, int]
+
+_own: set[Flight] = set()
+_lock = threading.Lock()
+
+
+def enter(flight: Flight) -> None:
+    """Say that a slice of this process is about to wait for the reply of (path, allowance, attempt)."""
+    with _lock:
+        _own.add(flight)
+
+
+def leave(flight: Flight) -> None:
+    """Say that none does any more."""
+    with _lock:
+        _own.discard(flight)
+
+
+def in_flight(path: Path, record: Record | None) -> Admission | None:
+    """Return the attempt of a checkpoint that a living slice still waits for, whatever became of the lock file."""
+    admission = record.open if record else None
+    if record is None or admission is None or not is_alive(admission.owner):
+        return None
+    if admission.owner != this_process():
+        return admission
+    with _lock:
+        return admission if (path, record.version.allowance, admission.attempt) in _own else None
+
+
+def holder(path: Path, record: Record | None) -> str:
+    """Say who has a checkpoint in use."""
+    admission = in_flight(path, record)
+    if admission is None or admission.owner == this_process():
+        return "another process or thread"
+    return f"another process ({admission.owner.pid})"
