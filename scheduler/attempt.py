@@ -150,13 +150,15 @@ def _claim(order: Order) -> Claim:
 
 def _failed(state: State, order: Order, failure: BaseException) -> State:
     outcome, reason, billed = describe_failure(failure)
+    usage = read_usage(failure.usage) if isinstance(failure, AskFailed) else None
     return settle(
         state,
         outcome,
         finished=utc(time.time()),
         max_attempts=order.max_attempts,
         reason=reason,
-        billed=billed,
+        billed="yes" if usage else billed,
+        usage=usage,
     )
 
 

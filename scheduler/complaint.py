@@ -55,7 +55,7 @@ def judge_error(status: int, headers: list[tuple[str, str]], error: object, usag
     refused_before_work = 400 <= status < 500 and not (isinstance(error, dict) and "failed_generation" in error)
     billed: Billed = "yes" if usage else "no" if refused_before_work else "maybe"
     reason = f"{said}{note}: {words or _phrase(status)}"
-    return AskFailed(outcome=outcome, reason=reason, billed=billed, rests=rests, retry_after=retry_after)
+    return AskFailed(outcome=outcome, reason=reason, billed=billed, rests=rests, retry_after=retry_after, usage=usage)
 
 
 def _classify(status: int, codes: list[str], words: str) -> tuple[Outcome, str]:

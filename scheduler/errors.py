@@ -240,10 +240,9 @@ class ProviderNotReady(Blocked):
 
 
 class ProviderRefusing(Blocked):
-    """provider {provider} refused ({reason}); it is asked again once its entry or key changes,
-    or after: resumed unblock {provider}
-    """
+    """{who} refused ({reason}); it is asked again once entry or key change, or after: resumed unblock {provider}"""
 
+    who: str
     provider: str
     reason: str
 
@@ -289,7 +288,7 @@ class AskFailed(ResumedError):
     """{reason}
 
     What an `ask` raises when it can say more than an exception's name: the outcome from `state.Outcome`, whether the
-    request may be billed, and for how many seconds the provider asked to be left alone.
+    request may be billed, the usage that was told, and for how many seconds the provider asked to be left alone.
     """
 
     outcome: str
@@ -297,3 +296,4 @@ class AskFailed(ResumedError):
     billed: str = "maybe"
     retry_after: float | None = None
     rests: str = "none"
+    usage: object = None

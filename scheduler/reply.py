@@ -13,7 +13,7 @@ from scheduler.complaint import judge_error, words_of
 from scheduler.document import no_constant, read_object, unique
 from scheduler.errors import AskFailed
 from scheduler.judgement import read_usage
-from scheduler.state import Billed, Outcome
+from scheduler.state import Billed, Outcome, Usage
 
 REPLY_LIMIT: Final = 1024 * 1024
 
@@ -56,8 +56,8 @@ def judge_response(status: int, headers: Iterable[tuple[str, str]], body: bytes)
     return _judge_choice(reply, status)
 
 
-def _failed(outcome: Outcome, reason: str, *, billed: Billed = "maybe") -> AskFailed:
-    return AskFailed(outcome=outcome, reason=reason, billed=billed)
+def _failed(outcome: Outcome, reason: str, *, billed: Billed = "maybe", usage: Usage | None = None) -> AskFailed:
+    return AskFailed(outcome=outcome, reason=reason, billed="yes" if usage else billed, usage=usage)
 
 
 def _read(body: bytes) -> tuple[Any, str]:
@@ -122,28 +122,27 @@ def _judge_choice(reply: dict[str, Any], status: int) -> dict[str, Any] | AskFai
     choice = _first_choice(reply)
     finish = _finish(choice.get("finish_reason"))
     usage = read_usage(reply.get("usage"))
-    billed: Billed = "yes" if usage else "maybe"
     message = choice.get("message")
     if not isinstance(message, dict):
         if finish == "content_filter":
-            return _failed("filtered", f"{status}: the reply was filtered", billed=billed)
-        return _failed("malformed_reply", f"{status}: no choice with a message", billed=billed)
+            return _failed("filtered", f"{status}: the reply was filtered", usage=usage)
+        return _failed("malformed_reply", f"{status}: no choice with a message", usage=usage)
     refusal = _refusal(message)
     message = message | {"role": "assistant", "content": _text(message.get("content"))}
     if not message.get("tool_calls"):
         message.pop("tool_calls", None)
     if finish == "error":
-        return _failed("http_error", f"{status}: the provider failed in mid-reply", billed=billed)
+        return _failed("http_error", f"{status}: the provider failed in mid-reply", usage=usage)
     if refusal and not (message["content"] or message.get("tool_calls")):
-        return _failed("filtered", f"{status}: the model refused: {refusal}", billed=billed)
+        return _failed("filtered", f"{status}: the model refused: {refusal}", usage=usage)
     if fault := _message_fault(message):
-        return _failed("malformed_reply", f"{status}: {fault}", billed=billed)
+        return _failed("malformed_reply", f"{status}: {fault}", usage=usage)
     return {
         "message": message,
         "finish_reason": finish,
         "usage": usage,
         "id": _label(reply.get("id")),
-        "billed": billed,
+        "billed": "yes" if usage else "maybe",
     }
 
 

@@ -62,7 +62,8 @@ def check_rests(tx: Connection, provider: str, model: str, mark: bytes, now: int
                 tx.execute("DELETE FROM rest WHERE provider = ? AND model = ?", (provider, row_model))
             continue
         if until is None:
-            raise ProviderRefusing(provider=provider, reason=reason)
+            who = f"model {row_model} of provider {provider}" if row_model else f"provider {provider}"
+            raise ProviderRefusing(who=who, provider=provider, reason=reason)
         raise ProviderResting(provider=provider, until=utc(until), reason=reason)
 
 

@@ -398,7 +398,7 @@ def test_an_unknown_model_rests_that_model_only(project: Project, command: Comma
     with chat_server(unknown, answer("fin")) as chat:
         project.live(chat.url, {"a": {"model": "m9"}, "b": {"model": "m9"}, "c": {}})
         command("run", "a", code=69)
-        command("run", "b", code=65)
+        assert "model m9 of provider local refused (404: no such model)" in command("run", "b", code=65).err
         command("run", "c")
         assert [request["model"] for request in chat.requests] == ["m9", "m1"]
         assert rests(project) == [("local", "m9", None)]

@@ -243,6 +243,19 @@ def test_a_missed_point_is_made_up_or_skipped_and_told_once(
     assert turn.point == at("03 09:00")
 
 
+def test_a_clock_that_was_read_a_moment_earlier_gives_no_second_point(tmp_path: Path) -> None:
+    one = job(checkpoint=tmp_path / "nightly.json", schedule="every 5m")
+    [first] = tick.select([one], False, NINE, lambda *_: None)
+    for earlier in (1, 30):
+        [turn] = tick.select([one], False, NINE - earlier, lambda *_: None)
+        assert isinstance(turn, tick.Turn)
+        assert (turn.since, turn.point) == (NINE, None)
+    [again] = tick.select([one], False, NINE, lambda *_: None)
+    assert isinstance(first, tick.Turn)
+    assert isinstance(again, tick.Turn)
+    assert first.point == again.point == NINE
+
+
 # ---- forecast
 
 

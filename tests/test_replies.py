@@ -188,7 +188,7 @@ def check_slice(kind: Kind, name: str, replies: Replies, folder: Path) -> None:
     assert len(replies.asked(name)) == 1
     assert request_faults(replies.asked(name)[0]) == []
     assert (entry["outcome"], entry["billed"]) == (kind.outcome, kind.billed), entry
-    assert entry["usage"] == kind.usage or (taken.failed and entry["usage"] is None), entry
+    assert entry["usage"] == kind.usage, entry
     assert rests_of(path) == RESTING[kind.rests]
     assert (taken.failed.rests if taken.failed else "none") == kind.rests
     assert state["attempts"] == 1
