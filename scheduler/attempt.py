@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from scheduler.calls import answer_calls, result_room
 from scheduler.checkpoint import Checkpoint, Emit
-from scheduler.conversation import Frame, build_request
+from scheduler.conversation import Built, Frame, build_request
 from scheduler.document import InvalidDocument, dump
 from scheduler.errors import AskFailed, ModelChanged, TaskChanged
 from scheduler.judgement import judge, read_usage
@@ -87,8 +87,7 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
     state.update(held.recover(state, order.max_attempts, time.time(), emit))
     if is_final(state):
         return
-    frame = _frame(order)
-    built = build_request(state, state["attempts"] + 1, frame)
+    built = next_request(state, order)
     request, sent = built.request, Sent(tokens=built.tokens, cut=list(built.cut))
     with held.room(state):
         state.update(held.admit(state, _claim(order), sent, order.max_attempts, time.time()))
@@ -110,8 +109,9 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
         raise failure
 
 
-def _frame(order: Order) -> Frame:
-    return Frame(
+def next_request(state: State, order: Order) -> Built:
+    """Build the request of a state's next attempt. Raises RequestRefused where it is too large."""
+    frame = Frame(
         tools=[
             {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
             for tool in order.tools
@@ -124,6 +124,7 @@ def _frame(order: Order) -> Frame:
         context_tokens=order.context_tokens,
         replay_fields=order.replay_fields,
     )
+    return build_request(state, state["attempts"] + 1, frame)
 
 
 def _idempotency_key(held: Checkpoint, state: State) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from scheduler import offline
+from scheduler.attempt import Order
 from scheduler.checkpoint import locate
 from scheduler.errors import ProviderNotReady
 from scheduler.job import REHEARSAL, Job, JobFile
@@ -73,6 +74,26 @@ def known_model(plan: Plan, environ: Mapping[str, str]) -> str | None:
         return model_of(plan, environ)
     except ProviderNotReady:
         return None
+
+
+def order_of(plan: Plan, model: str) -> Order:
+    """Return what a slice of a job is asked to do, but for its point and what it may read."""
+    job, provider = plan.job, plan.job.provider
+    return Order(
+        task=job.task,
+        model=model,
+        tools=(),
+        job=job.id,
+        provider=offline.MODEL if plan.offline else provider.name,
+        live=not plan.offline,
+        deadline=provider.timeout,
+        max_attempts=job.max_attempts,
+        options=provider.options,
+        last_attempt=provider.last_attempt,
+        idempotent=provider.idempotency_header is not None,
+        context_tokens=provider.context_tokens,
+        replay_fields=provider.replay_fields,
+    )
 
 
 def due_point(job: Job, facts: Facts, since: int, now: float) -> int | None:

@@ -8,11 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scheduler.attempt import Order, accept
+from scheduler.attempt import accept, next_request
 from scheduler.checkpoint import Peek, peek
-from scheduler.conversation import Frame, build_request
 from scheduler.doubts import plain_doubts
-from scheduler.due import Plan, known_model, next_due, plan_job, private_paths
+from scheduler.due import Plan, known_model, next_due, order_of, plan_job, private_paths
 from scheduler.errors import ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
@@ -160,12 +159,5 @@ def check_next(plan: Plan, state: State | None, environ: Mapping[str, str]) -> N
     Raises TaskChanged, ModelChanged, RequestRefused. What the readable files add to the request is left aside.
     """
     model = known_model(plan, environ) or (state["model"] if state else "")
-    begun = accept(state, Order(task=plan.job.task, model=model, tools=(), job=plan.job.id))
-    provider = plan.job.provider
-    frame = Frame(
-        max_attempts=plan.job.max_attempts,
-        options=provider.options,
-        context_tokens=provider.context_tokens,
-        replay_fields=provider.replay_fields,
-    )
-    build_request(begun, begun["attempts"] + 1, frame)
+    order = order_of(plan, model)
+    next_request(accept(state, order), order)

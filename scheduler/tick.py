@@ -15,7 +15,7 @@ from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.calls import result_room
 from scheduler.checkpoint import Checkpoint, hold, peek
-from scheduler.due import Plan, is_missed, model_of, owed_point, plan_job, private_paths
+from scheduler.due import Plan, is_missed, model_of, order_of, owed_point, plan_job, private_paths
 from scheduler.errors import CheckpointMoved, EntryRefused, LedgerBusy, ProgramFault, ResumedError
 from scheduler.files import check_folder, make_folder
 from scheduler.job import Job, JobFile
@@ -232,21 +232,10 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
     for source in job.read:
         check_source(source, private)
     listing = list_sources(job.read, private)
-    order = Order(
-        task=job.task,
-        model=model_of(plan, environ),
+    order = replace(
+        order_of(plan, model_of(plan, environ)),
         tools=(*file_tools(job.read, private, result_room(job.provider.context_tokens).each), *turn.tools),
-        job=job.id,
-        provider=offline.MODEL if plan.offline else job.provider.name,
-        live=not plan.offline,
         point=turn.point,
-        deadline=job.provider.timeout,
-        max_attempts=job.max_attempts,
-        options=job.provider.options,
-        last_attempt=job.provider.last_attempt,
-        idempotent=job.provider.idempotency_header is not None,
-        context_tokens=job.provider.context_tokens,
-        replay_fields=job.provider.replay_fields,
         files=listing.entries,
         unlisted=listing.left_out,
         requests_per_day=job_file.requests_per_day,
