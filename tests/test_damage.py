@@ -18,7 +18,7 @@ from scheduler.checkpoint import hold, peek
 from scheduler.errors import CheckpointMoved, CheckpointUnknown, ModelChanged, TaskChanged
 from scheduler.jobfile import read_job_file
 from scheduler.tick import Result, tick
-from tests.support import ChatServer, Project, answer, tool_calls
+from tests.support import ChatServer, Project, answer, chat_server, tool_calls
 
 TASK = "Summarise the log"
 CALLS = [tool_calls((f"c{number}", "read_file", "{}")) for number in (1, 2, 3)]
@@ -299,6 +299,23 @@ def test_adopt_reads_the_six_fields_of_a_simpler_worker(project: Project, chat: 
     assert {"role": "assistant", "content": "so far"} in chat.requests[0]["messages"]
     assert chat.requests[0]["messages"][1]["content"].startswith(f"{TASK}\n\n[Request 4 of 4.")
     assert project.document()["attempts"] == 4
+
+
+def test_an_adopted_conversation_with_calls_that_have_no_results_makes_a_valid_request(project: Project) -> None:
+    call = {"id": "call_9", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call, call]}
+    lost = {"role": "tool", "tool_call_id": "call_0", "content": "lost"}
+    turns = [{"role": "user", "content": TASK}, asked, {"role": "user", "content": "go on"}, lost, asked]
+    six = {"task": TASK, "model": "m1", "conversation": turns, "attempts": 1, "status": "ready", "answer": None}
+    with chat_server(answer("fin")) as chat:  # it judges the request
+        project.live(chat.url)
+        project.path().parent.mkdir(mode=0o700)
+        project.path().write_text(json.dumps(six))
+        project.run("adopt", "nightly")
+        project.run("run", "nightly")
+        roles = [message["role"] for message in chat.requests[0]["messages"][1:]]
+    assert roles == ["user", "assistant", "tool", "tool", "user", "assistant", "tool", "tool"]
+    assert (project.document()["status"], project.document()["attempts"]) == ("done", 2)
 
 
 @pytest.mark.parametrize("damage", [cut, empty, no_document], ids=lambda damage: damage.__name__)
