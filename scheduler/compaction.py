@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.identifiers import find_identifiers
+from scheduler.state import Message
 from scheduler.text import one_line
-from scheduler.turns import Result, Turn, render
+from scheduler.turns import Result, Turn, render, render_each
 
 KEPT: Final = 2
 SHARES: Final = (1, 1 / 8)
@@ -27,7 +28,7 @@ LEFT_OUT: Final = (
 )
 NOTE_BYTES: Final = 2048
 CALL_CHARS: Final = 300
-CALLS_CHARS: Final = 1024
+CALLS_CHARS: Final = 400  # within NOTE_BYTES, whatever the characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +54,33 @@ def fit(turns: Sequence[Turn], room: float) -> View:
     The oldest tool results are shortened first, each to a stub with its identifiers; then, with fewer of them; then the
     oldest turns go as a whole. The last two turns stay word for word.
     """
-    shown, cut = list(turns), dict[tuple[int, int], str]()
-    older = max(0, len(shown) - KEPT)
+    older = max(0, len(turns) - KEPT)
     places = [(index, number) for index in range(older) for number in range(len(turns[index].results))]
-    excess = sum(map(_bytes, shown)) - room
+    stubs: dict[tuple[int, int], Result] = {}
+    excess = _bytes(render(turns)) - room
     for share, (index, number) in itertools.product(SHARES, places):
         if excess <= 0:
             break
         result = turns[index].results[number]
         stub = shorten(result, share)
-        shorter = _with_result(shown[index], number, stub)
-        saved = _bytes(shown[index]) - _bytes(shorter)
+        saved = _bytes([stubs.get((index, number), result).message]) - _bytes([stub.message])
         if saved > 0:
-            shown[index], excess = shorter, excess - saved
-            cut[index, number] = f"{_name(result)} shortened from {len(result.text)} to {len(stub.text)} characters"
+            stubs[index, number], excess = stub, excess - saved
+    shown = [_with_stubs(turn, index, stubs) for index, turn in enumerate(turns)]
     gone = 0
     if excess > 0:
         excess += NOTE_BYTES
-        while gone < older and excess > 0:
-            excess -= _bytes(shown[gone])
+        for messages in itertools.islice(render_each(shown), older):
+            if excess <= 0:
+                break
+            excess -= _bytes(messages)
             gone += 1
-    left_out = [f"left out: {_describe(turn)}" for turn in turns[:gone]]
-    kept = [phrase for (index, _), phrase in sorted(cut.items()) if index >= gone]
-    return View(tuple(shown[gone:]), tuple(turns[:gone]), (*left_out, *kept))
+    cut = [f"left out: {_describe(turn)}" for turn in turns[:gone]]
+    for (index, number), stub in sorted(stubs.items()):
+        if index >= gone:
+            result = turns[index].results[number]
+            cut.append(f"{_name(result)} shortened from {len(result.text)} to {len(stub.text)} characters")
+    return View(tuple(shown[gone:]), tuple(turns[:gone]), tuple(cut))
 
 
 def shorten(result: Result, share: float = 1) -> Result:
@@ -96,13 +101,14 @@ def shorten(result: Result, share: float = 1) -> Result:
     return replace(result, text=SHORTENED.format(size=len(result.text), call=call, held=held))
 
 
-def _with_result(turn: Turn, number: int, result: Result) -> Turn:
-    return replace(turn, results=(*turn.results[:number], result, *turn.results[number + 1 :]))
+def _with_stubs(turn: Turn, index: int, stubs: Mapping[tuple[int, int], Result]) -> Turn:
+    results = (stubs.get((index, number), result) for number, result in enumerate(turn.results))
+    return replace(turn, results=tuple(results))
 
 
-def _bytes(turn: Turn) -> int:
-    """Return how many bytes a turn adds to a request's JSON, a following GO_ON included."""
-    return sum(len(json.dumps(message, ensure_ascii=False).encode()) + 2 for message in render([turn]))
+def _bytes(messages: Iterable[Message]) -> int:
+    """Return how many bytes these messages add to a request's JSON."""
+    return sum(len(json.dumps(message, ensure_ascii=False).encode()) + 2 for message in messages)
 
 
 def _describe(turn: Turn) -> str:

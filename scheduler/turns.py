@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -100,28 +101,24 @@ def read_turns(conversation: Sequence[Message]) -> list[Turn]:
     A call without a result gets one that says `interrupted`; a result without a call and a blank turn are left out;
     ids are made unique within their turn, names and arguments such that every provider takes them.
     """
-    turns: list[Turn] = []
-    rest = list(conversation)
-    while rest:
-        message = rest.pop(0)
-        results: list[Message] = []
-        while rest and rest[0]["role"] == "tool":
-            results.append(rest.pop(0))
-        turn = _read_turn(message, results)
-        if turn is not None:
-            turns.append(turn)
-    return turns
+    starts = [index for index, message in enumerate(conversation) if message["role"] != "tool"]
+    ends = [*starts[1:], len(conversation)]
+    found = (
+        _read_turn(conversation[start], conversation[start + 1 : end]) for start, end in zip(starts, ends, strict=False)
+    )
+    return [turn for turn in found if turn is not None]
 
 
 def render(turns: Sequence[Turn]) -> list[Message]:
-    """Return the messages of these turns, with a word of the user after each reply that was cut."""
-    return [message for turn, after in itertools.zip_longest(turns, turns[1:]) for message in _rendered(turn, after)]
+    """Return the messages of these turns."""
+    return [message for messages in render_each(turns) for message in messages]
 
 
-def _rendered(turn: Turn, after: Turn | None) -> Iterator[Message]:
-    yield from turn.messages()
-    if turn.cut and (after is None or after.message["role"] == "assistant"):
-        yield {"role": "user", "content": GO_ON}
+def render_each(turns: Sequence[Turn]) -> Iterator[list[Message]]:
+    """Yield the messages of each turn, with a word of the user behind a reply that was cut."""
+    for turn, after in itertools.zip_longest(turns, turns[1:]):
+        go_on = turn.cut and (after is None or after.message["role"] == "assistant")
+        yield [*turn.messages(), *([{"role": "user", "content": GO_ON}] if go_on else [])]
 
 
 def _read_turn(message: Message, results: Sequence[Message]) -> Turn | None:
@@ -129,22 +126,23 @@ def _read_turn(message: Message, results: Sequence[Message]) -> Turn | None:
     if message["role"] == "assistant" and calls:
         body = {name: value for name, value in message.items() if name != "tool_calls"}
         return Turn({**body, "content": body["content"] or None}, tuple(_read_results(calls, results)))
-    if message["role"] == "tool" or not (message["content"] or "").strip():
+    if not (message["content"] or "").strip():
         return None
     return Turn({name: value for name, value in message.items() if name != "tool_calls"})
 
 
 def _read_results(calls: Sequence[Mapping[str, Any]], results: Sequence[Message]) -> Iterator[Result]:
-    left, used = list(results), set[str]()
+    texts: dict[str, deque[str]] = {}
+    for result in results:
+        texts.setdefault(result["tool_call_id"], deque()).append(result["content"])
+    used = set[str]()
     for number, call in enumerate(calls, 1):
-        found = next((result for result in left if result["tool_call_id"] == call["id"]), None)
-        if found is not None:
-            left.remove(found)
+        found = texts.get(call["id"])
         call_id = free_id(call["id"], used, number)
         used.add(call_id)
         name = _ODD_NAME.sub("_", call["function"]["name"])[:64] or "unknown"
         arguments = json_object(call["function"]["arguments"])
-        yield Result(call_id, name, arguments, found["content"] if found else INTERRUPTED)
+        yield Result(call_id, name, arguments, found.popleft() if found else INTERRUPTED)
 
 
 def free_id(call_id: str, used: set[str], number: int) -> str:

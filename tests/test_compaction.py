@@ -105,6 +105,16 @@ def test_the_last_two_turns_stay_word_for_word_however_little_room_there_is() ->
     assert fit(read_turns(FOUR[4:]), -math.inf).cut == ()
 
 
+@pytest.mark.parametrize("roles", [("assistant", "user"), ("assistant", "assistant"), ("user", "user")])
+def test_so_many_turns_of_text_go_that_the_rest_fits(roles: tuple[str, str]) -> None:
+    turns = read_turns([says("word " * 20, roles[number % 2]) for number in range(400)])
+    whole = size(render(turns))
+    for room in range(3_000, whole, whole // 20):
+        view = fit(turns, room)
+        assert size(render(view.turns)) + len(view.note) + 50 <= room
+        assert size(render(view.turns)) >= room - 2_048 - 400
+
+
 PARALLEL = [
     *(says(text * 200, role) for text, role in (("ab", "assistant"), ("cd", "user")) for _ in range(15)),
     asks(call("A"), call("B")),
