@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from scheduler.calls import answer_calls, result_room
+from scheduler.calls import answer_calls, reply_bytes
 from scheduler.checkpoint import Checkpoint, Emit
 from scheduler.conversation import Built, Frame, build_request
 from scheduler.document import InvalidDocument, dump
@@ -100,7 +100,8 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
         except BaseException as error:
             failure, reply = error, None
     told: list[dict[str, Any]] = []
-    settled = _failed(state, order, failure) if failure else _replied(state, order, reply, told.append)
+    room = reply_bytes(built.free)
+    settled = _failed(state, order, failure) if failure else _replied(state, order, reply, room, told.append)
     state.update(_save(held, state, settled, order, failure))
     for event in told:  # only now: an emit that fails must not cost the reply
         emit(event)
@@ -174,9 +175,8 @@ def describe_failure(failure: BaseException) -> tuple[Outcome, str, Billed]:
     return ("error" if isinstance(failure, Exception) else "interrupted"), reason, "maybe"
 
 
-def _replied(state: State, order: Order, reply: object, emit: Emit) -> State:
+def _replied(state: State, order: Order, reply: object, room: int, emit: Emit) -> State:
     judgement = judge(reply, state, order.max_attempts)
-    room = result_room(order.context_tokens)
     results, evidence = answer_calls(judgement.calls, order.tools, state["conversation"], room, emit)
     known = reply if isinstance(reply, Mapping) else {}
     usage = read_usage(known.get("usage"))
@@ -205,12 +205,15 @@ def _save(held: Checkpoint, state: State, settled: State, order: Order, failure:
         dump(settled)
     except InvalidDocument as error:
         # A callable of the user may return what no document can hold; the attempt is spent all the same.
+        last = settled["history"][-1]
         settled = settle(
             state,
             "malformed_reply",
             finished=utc(time.time()),
             max_attempts=order.max_attempts,
             reason=plain_line(f"the reply cannot be stored: {error}"),
+            billed=last["billed"],
+            usage=last["usage"],
         )
     held.save(settled, time.time(), _verdict(order, settled, failure) if order.live else None)
     return settled

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from scheduler.conversation import BYTES_PER_TOKEN
 from scheduler.judgement import Call
 from scheduler.sources import Unreadable
 from scheduler.state import Evidence, Message
@@ -20,24 +21,22 @@ AGAIN: Final = "[Already read by an earlier call with the same arguments; this i
 TWICE: Final = "[The same call as one before it in this reply; its result stands there.]"
 
 
-class Room(NamedTuple):
-    """The most bytes of one tool result, and of all results of one reply."""
-
-    each: int
-    together: int
+def result_bytes(context_tokens: int | None) -> int:
+    """Return the most bytes of one tool result in a context of so many tokens: four of them fill 3/4 of it."""
+    return RESULT_BYTES if context_tokens is None else min(RESULT_BYTES, context_tokens * BYTES_PER_TOKEN * 3 // 16)
 
 
-def result_room(context_tokens: int | None) -> Room:
-    """Return the room of tool results in a context of so many tokens: the results of two replies fill 3/4 of it."""
-    if context_tokens is None:
-        return Room(RESULT_BYTES, REPLY_BYTES)
-    together = min(REPLY_BYTES, context_tokens * 9 // 8)  # 3/8 of it, at 3 bytes a token
-    return Room(min(RESULT_BYTES, together // 2), together)
+def reply_bytes(free_tokens: float) -> int:
+    """Return the most bytes of all tool results of one reply where the context has so many tokens for the conversation.
+
+    Those of two replies fill 9/10 of it: they stay word for word.
+    """
+    return max(0, int(min(REPLY_BYTES, free_tokens * BYTES_PER_TOKEN * 9 / 20)))
 
 
 @dataclass(frozen=True)
 class Called:
-    """The result of one call, an error (`ok` false) is a result as well."""
+    """The result of one call; an error (`ok` false) is a result as well."""
 
     text: str
     evidence: tuple[Evidence, ...]
@@ -48,17 +47,18 @@ def answer_calls(
     calls: Sequence[Call],
     tools: Sequence[Tool],
     conversation: Sequence[Message],
-    room: Room,
+    room: int,
     emit: Callable[[dict[str, Any]], object],
 ) -> tuple[list[Message], list[Evidence]]:
     """Answer every call of a reply, in its order: by an earlier result, by a tool, or by an error result.
 
-    Returns the messages and the lines that were read; tells each call as an event.
+    Returns the messages, whose texts take at most `room` bytes of JSON together, and the lines that were read; tells
+    each call as an event.
     """
     known, here = _known_results(conversation), set[tuple[str, str]]()
     messages: list[Message] = []
     evidence: list[Evidence] = []
-    left = room.together
+    left = room
     for call in calls:
         identity = _identity(call.name, call.arguments)
         if identity in here:
@@ -66,10 +66,10 @@ def answer_calls(
         elif identity in known:
             called = Called(f"{AGAIN}\n{known[identity]}", (), ok=True)
         else:
-            called = call_tool(tools, call.name, call.arguments, room.each)
-        size = len(called.text.encode())
+            called = call_tool(tools, call.name, call.arguments)
+        size = len(json.dumps(called.text, ensure_ascii=False).encode())
         if size > left:
-            called, size = Called(TOO_MUCH.format(limit=room.together), (), ok=False), 0
+            called, size = Called(TOO_MUCH.format(limit=room), (), ok=False), 0
         elif called.ok:
             here.add(identity)
         left -= size
@@ -97,34 +97,31 @@ def _identity(name: str, arguments: str) -> tuple[str, str]:
         return name, arguments
 
 
-def call_tool(tools: Sequence[Tool], name: str, arguments: str, result_bytes: int = RESULT_BYTES) -> Called:
-    """Run one call as the model sent it; the result has at most `result_bytes` of UTF-8.
-
-    Whatever goes wrong becomes an error result of one line, never raised.
-    """
+def call_tool(tools: Sequence[Tool], name: str, arguments: str) -> Called:
+    """Run one call as the model sent it; whatever goes wrong becomes an error result of one line, never raised."""
     try:
         tool = next((tool for tool in tools if tool.name == name), None)
         if tool is None:
             raise ToolFailed(f"There is no tool {name[:100]!r}.{_offer(tools)}")
         result = tool.call(_arguments(tool, arguments, tools))
         reading = result if isinstance(result, Reading) else Reading(result, ())
-        return Called(_capped(reading.text, result_bytes), reading.evidence, ok=True)
+        return Called(_capped(reading.text), reading.evidence, ok=True)
     except (ToolFailed, Unreadable) as error:
         reason = " ".join(str(error).split())[:ERROR_CHARS]
     except Exception as error:  # its text could hold a secret or a path of this machine
         reason = f"The tool failed ({type(error).__name__})."
-    return Called(_capped(f"{ERROR}{reason}", result_bytes), (), ok=False)
+    return Called(_capped(f"{ERROR}{reason}"), (), ok=False)
 
 
 def _offer(tools: Sequence[Tool]) -> str:
     return f" The tools are: {', '.join(tool.name for tool in tools) or 'none'}."
 
 
-def _capped(text: str, result_bytes: int) -> str:
+def _capped(text: str) -> str:
     body = text.encode("utf-8", "replace")
-    if len(body) <= result_bytes:
+    if len(body) <= RESULT_BYTES:
         return body.decode()
-    kept = body[: result_bytes - 100]
+    kept = body[: RESULT_BYTES - 100]
     kept = kept[: kept.rfind(b"\n") + 1] or kept
     return f"{kept.decode('utf-8', 'ignore')}\n[cut here: {len(kept)} of {len(body)} bytes are shown]"
 

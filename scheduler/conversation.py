@@ -63,11 +63,15 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A request, how many tokens it is estimated at, and what was cut from it, a phrase each."""
+    """A request, how many tokens it is estimated at, and what was cut from it, a phrase each.
+
+    `free` are the tokens that its context has beside the task and what frames it: for the conversation.
+    """
 
     request: dict[str, Any]
     tokens: int
     cut: tuple[str, ...] = ()
+    free: float = math.inf
 
 
 def build_request(state: State, number: int, frame: Frame) -> Built:
@@ -81,15 +85,15 @@ def build_request(state: State, number: int, frame: Frame) -> Built:
         turns = [turn.without_own_fields() for turn in turns]
     refused = _refused_tokens(state)
     bare = _tokens(_compose(state, number, frame, View(())))
-    target = min(frame.context_tokens or math.inf, refused / 2, REQUEST_LIMIT / BYTES_PER_TOKEN)
+    most = min(frame.context_tokens or math.inf, refused - 1)
+    target = min(most, refused / 2, REQUEST_LIMIT / BYTES_PER_TOKEN)
     view = fit(turns, (target - bare) * BYTES_PER_TOKEN)
     request = _compose(state, number, frame, view)
     tokens = _tokens(request)
-    most = min(frame.context_tokens or math.inf, refused - 1)
     if tokens > most:
         why = WINDOW if most == frame.context_tokens else REFUSED.format(tokens=refused)
         raise RequestRefused(reason=TOO_LARGE.format(tokens=tokens, most=most, why=why))
-    return Built(request, tokens, view.cut)
+    return Built(request, tokens, view.cut, most - bare)
 
 
 def _refused_tokens(state: State) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
-from scheduler.calls import result_room
+from scheduler.calls import result_bytes
 from scheduler.checkpoint import Checkpoint, hold, peek
 from scheduler.due import Plan, is_missed, model_of, order_of, owed_point, plan_job, private_paths
 from scheduler.errors import CheckpointMoved, EntryRefused, LedgerBusy, ProgramFault, ResumedError
@@ -234,7 +234,7 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
     listing = list_sources(job.read, private)
     order = replace(
         order_of(plan, model_of(plan, environ)),
-        tools=(*file_tools(job.read, private, result_room(job.provider.context_tokens).each), *turn.tools),
+        tools=(*file_tools(job.read, private, result_bytes(job.provider.context_tokens)), *turn.tools),
         point=turn.point,
         files=listing.entries,
         unlisted=listing.left_out,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler.attempt import Order, accept, run_slice
-from scheduler.calls import AGAIN, TWICE, result_room
+from scheduler.calls import AGAIN, TWICE, result_bytes
 from scheduler.checkpoint import hold
 from scheduler.conversation import SYSTEM, encode
 from scheduler.doubts import find_doubts
@@ -58,7 +58,7 @@ def folder_of(tmp_path: Path, files: Mapping[str, str]) -> tuple[Tool, ...]:
     (tmp_path / "docs").mkdir()
     for name, text in files.items():
         (tmp_path / "docs" / name).write_text(text, "utf-8")
-    return file_tools([Source(name="docs", path=tmp_path / "docs")], [], result_room(CONTEXT).each)
+    return file_tools([Source(name="docs", path=tmp_path / "docs")], [], result_bytes(CONTEXT))
 
 
 def noise(seed: int) -> str:
@@ -140,6 +140,22 @@ def test_results_of_two_replies_fit_into_the_context_beside_the_rest(tmp_path: P
         read_lines = [item["last"] for item in state["history"][-1]["evidence"]]
         assert all(f"lines 1-{last} of" in text for text, last in zip(shown, read_lines, strict=False))
     assert state["history"][2]["request"]["tokens"] <= CONTEXT
+
+
+@pytest.mark.parametrize("line", ['{"a": "b\\\\c", "d": ""}', '\tkey:\t"value"', "plain words", "\U0001f600\u00e9"])
+@pytest.mark.parametrize("task", ["short", "a long task " * 400])
+def test_whatever_is_read_the_next_request_is_not_too_large(line: str, task: str, tmp_path: Path) -> None:
+    tools = folder_of(tmp_path, {f"f{n}.md": f"{n}\n" + f"{line}\n" * 4_000 for n in range(12)})
+    path = tmp_path / "job.json"
+    shown = 0
+    for start in (0, 4, 8):
+        names = [f"docs/f{n}.md" for n in range(start, start + 4)]
+        state = slice_of(path, lambda _, names=names: read(*names), tools, task=task, context_tokens=CONTEXT)
+        shown += sum(not message["content"].startswith("Error") for message in state["conversation"][-4:])
+    state = slice_of(path, lambda _: says("fin"), tools, task=task, context_tokens=CONTEXT)
+    assert (state["status"], state["attempts"]) == ("done", 4)
+    assert shown >= 3
+    assert all(entry["request"]["tokens"] <= CONTEXT for entry in state["history"])
 
 
 def test_a_context_that_is_too_small_blocks_before_anything_is_counted(tmp_path: Path) -> None:
