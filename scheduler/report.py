@@ -133,6 +133,8 @@ def _settled(event: Mapping[str, Any]) -> str:
         then = "no attempt is left"
     elif event["outcome"] == "refused":
         then = "asked again once the provider's entry or key changes, or after: resumed unblock"
+    elif event["outcome"] == "context_too_long":
+        then = "no request of this size is sent again: the next one is cut, or blocked"
     return f"{attempt}: {event['outcome']}{reason}; {then}"
 
 

@@ -180,6 +180,7 @@ def test_attempts_are_dots() -> None:
 # ---- events
 
 SETTLED = {"event": "settled", "attempt": 2, "of": 4, "reason": None, "answer": None, "status": "ready"}
+GOING_ON = {"refused": "asked again once", "context_too_long": "no request of this size is sent again"}
 EVENTS: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     "admitted": (
         {"event": "admitted", "attempt": 1, "of": 4, "point": None, "cut": 0},
@@ -220,7 +221,7 @@ EVENTS: dict[str, tuple[dict[str, Any], str, list[str]]] = {
         f"settled {outcome}": (
             SETTLED | {"outcome": outcome, "reason": f"503: {EVIL}\nsecond line"},
             "info" if outcome in PROGRESS else "warning",
-            [outcome, "503", "second line", "asked again" if outcome == "refused" else "goes on"],
+            [outcome, "503", "second line", GOING_ON.get(outcome, "the next slice goes on")],
         )
         for outcome in get_args(Outcome)
         if outcome != "answered"
