@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import secrets
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +22,7 @@ from scheduler.state import (
     OUTCOMES,
     PROGRESS,
     Billed,
+    Evidence,
     Outcome,
     Sent,
     State,
@@ -88,7 +89,7 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
     if is_final(state):
         return
     built = next_request(state, order)
-    request, sent = built.request, Sent(tokens=built.tokens, cut=list(built.cut))
+    request, sent = built.request, built.sent
     with held.room(state):
         state.update(held.admit(state, _claim(order), sent, order.max_attempts, time.time()))
         if order.idempotent:
@@ -100,8 +101,7 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
         except BaseException as error:
             failure, reply = error, None
     told: list[dict[str, Any]] = []
-    room = reply_bytes(built.free)
-    settled = _failed(state, order, failure) if failure else _replied(state, order, reply, room, told.append)
+    settled = _failed(state, order, failure) if failure else _replied(state, order, built, reply, told.append)
     state.update(_save(held, state, settled, order, failure))
     for event in told:  # only now: an emit that fails must not cost the reply
         emit(event)
@@ -129,11 +129,9 @@ def next_request(state: State, order: Order) -> Built:
 
 
 def _idempotency_key(held: Checkpoint, state: State) -> str:
-    """Name this attempt: checkpoint, allowance and number, and a digest that no other folder or ledger comes to."""
+    """Name this attempt: checkpoint, allowance, number, and a part by chance, for another folder may have the same."""
     entry, allowance = state["history"][-1], held.version.allowance if held.version else 1
-    unique = f"{held.path} {allowance} {entry['number']} {entry['started']}"
-    digest = hashlib.sha256(unique.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return f"{urllib.parse.quote(held.path.name)[:100]}-{allowance}-{entry['number']}-{digest}"
+    return f"{urllib.parse.quote(held.path.name)[:100]}-{allowance}-{entry['number']}-{secrets.token_hex(8)}"
 
 
 def _claim(order: Order) -> Claim:
@@ -175,9 +173,12 @@ def describe_failure(failure: BaseException) -> tuple[Outcome, str, Billed]:
     return ("error" if isinstance(failure, Exception) else "interrupted"), reason, "maybe"
 
 
-def _replied(state: State, order: Order, reply: object, room: int, emit: Emit) -> State:
-    judgement = judge(reply, state, order.max_attempts)
-    results, evidence = answer_calls(judgement.calls, order.tools, state["conversation"], room, emit)
+def _replied(state: State, order: Order, built: Built, reply: object, emit: Emit) -> State:
+    judgement = judge(reply, state, order.max_attempts, built.parts)
+    room = reply_bytes(built.free)
+    messages, evidence = [judgement.message] if judgement.message else [], list[Evidence]()
+    if judgement.message and judgement.calls:
+        messages, evidence = answer_calls(judgement.message, judgement.calls, order.tools, state, room, emit)
     known = reply if isinstance(reply, Mapping) else {}
     usage = read_usage(known.get("usage"))
     return settle(
@@ -190,7 +191,7 @@ def _replied(state: State, order: Order, reply: object, room: int, emit: Emit) -
         finish_reason=_short(known.get("finish_reason")),
         request_id=_short(known.get("id")),
         usage=usage,
-        messages=[judgement.message, *results] if judgement.message else (),
+        messages=messages,
         evidence=evidence,
         answer=judgement.answer,
     )

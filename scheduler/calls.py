@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler.conversation import BYTES_PER_TOKEN
-from scheduler.judgement import Call
+from scheduler.judgement import MOST_ARGUMENTS, Call
 from scheduler.sources import Unreadable
-from scheduler.state import Evidence, Message
+from scheduler.state import Evidence, Message, State
 from scheduler.tools import RESULT_BYTES, Reading, Tool, ToolFailed
-from scheduler.turns import ERROR, read_turns, tool_message
+from scheduler.turns import ERROR, frame, recent_calls, tool_message
 
 REPLY_BYTES: Final = 256 * 1024
 ERROR_CHARS: Final = 2_000
-TOO_MUCH: Final = ERROR + "not shown, for the results of one reply have {limit} bytes together. Ask for less at once."
+TOO_MUCH: Final = (
+    ERROR + "not shown, for one reply's calls and results have {limit} bytes together. Ask for less at once."
+)
+LEFT_OUT: Final = "\n[{count} more calls of this reply are left out, for lack of room.]"
 AGAIN: Final = "[Already read by an earlier call with the same arguments; this is its result again.]"
 TWICE: Final = "[The same call as one before it in this reply; its result stands there.]"
 
@@ -29,7 +32,7 @@ def result_bytes(context_tokens: int | None) -> int:
 def reply_bytes(free_tokens: float) -> int:
     """Return the most bytes of all tool results of one reply where the context has so many tokens for the conversation.
 
-    Those of two replies fill 9/10 of it: they stay word for word.
+    Those of two replies fill 9/10 of it: they stay word for word. With the calls themselves.
     """
     return max(0, int(min(REPLY_BYTES, free_tokens * BYTES_PER_TOKEN * 9 / 20)))
 
@@ -44,22 +47,23 @@ class Called:
 
 
 def answer_calls(
+    message: Message,
     calls: Sequence[Call],
     tools: Sequence[Tool],
-    conversation: Sequence[Message],
+    state: State,
     room: int,
     emit: Callable[[dict[str, Any]], object],
 ) -> tuple[list[Message], list[Evidence]]:
     """Answer every call of a reply, in its order: by an earlier result, by a tool, or by an error result.
 
-    Returns the messages, whose texts take at most `room` bytes of JSON together, and the lines that were read; tells
-    each call as an event.
+    Returns the turn, of at most `room` bytes of JSON as a request states it, and the lines that were read; tells each
+    call as an event. Calls for which there is no room at all are left out of the turn, and the last result says so.
     """
-    known, here = _known_results(conversation), set[tuple[str, str]]()
-    messages: list[Message] = []
+    known, here = _known_results(state), set[tuple[str, str]]()
+    results: list[Message] = []
     evidence: list[Evidence] = []
-    left = room
-    for call in calls:
+    left = room - _bytes({**message, "tool_calls": []})
+    for call, stored in zip(calls, message["tool_calls"], strict=True):
         identity = _identity(call.name, call.arguments)
         if identity in here:
             called = Called(TWICE, (), ok=True)
@@ -67,22 +71,38 @@ def answer_calls(
             called = Called(f"{AGAIN}\n{known[identity]}", (), ok=True)
         else:
             called = call_tool(tools, call.name, call.arguments)
-        size = len(json.dumps(called.text, ensure_ascii=False).encode())
-        if size > left:
-            called, size = Called(TOO_MUCH.format(limit=room), (), ok=False), 0
-        elif called.ok:
+        cost = _cost(stored, called)
+        if cost > left:
+            called = Called(TOO_MUCH.format(limit=max(0, room)), (), ok=False)
+            cost = _cost(stored, called)
+        if cost > left and results:
+            results[-1]["content"] += LEFT_OUT.format(count=len(calls) - len(results))
+            break
+        left -= cost
+        if called.ok:
             here.add(identity)
-        left -= size
-        messages.append(tool_message(call.id, called.text))
+        results.append(tool_message(call.id, called.text))
         evidence.extend(called.evidence)
         emit({"event": "tool_result", "name": call.name, "arguments": call.arguments, "ok": called.ok})
-    return messages, evidence
+    return [{**message, "tool_calls": message["tool_calls"][: len(results)]}, *results], evidence
 
 
-def _known_results(conversation: Sequence[Message]) -> dict[tuple[str, str], str]:
-    """Return what each call of the conversation gave first, errors and notes of ours left out."""
+def _cost(stored: Mapping[str, Any], called: Called) -> int:
+    name = stored["function"]["name"]
+    return _bytes(stored) + _bytes(tool_message(stored["id"], frame(name, called.text)))
+
+
+def _bytes(value: Mapping[str, Any]) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode()) + 2
+
+
+def _known_results(state: State) -> dict[tuple[str, str], str]:
+    """Return what each call of these attempts gave first, errors and notes of ours left out.
+
+    What stands in the conversation from before them, of an earlier allowance or of another program, may have changed.
+    """
     known: dict[tuple[str, str], str] = {}
-    for turn in read_turns(conversation):
+    for turn in recent_calls(state):
         for result in turn.results:
             if not result.failed and result.text != TWICE:
                 known.setdefault(_identity(result.name, result.arguments), result.text)
@@ -128,6 +148,8 @@ def _capped(text: str) -> str:
 
 def _arguments(tool: Tool, text: str, tools: Sequence[Tool]) -> dict[str, Any]:
     """Read the arguments of a call; blank text means none, and so does null for an optional one."""
+    if len(text) > MOST_ARGUMENTS:
+        raise ToolFailed(f"The arguments are longer than {MOST_ARGUMENTS} characters.")
     properties, required = tool.parameters.get("properties", {}), tool.parameters.get("required", ())
     takes = ", ".join(f"{name}{'' if name in required else ' (optional)'}" for name in properties) or "no arguments"
     try:

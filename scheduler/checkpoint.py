@@ -22,6 +22,7 @@ from scheduler.errors import (
     CheckpointUnknown,
     LedgerDamaged,
     ReplyOrphaned,
+    RequestRefused,
     ResumedError,
     StorageFailed,
     UsageRefused,
@@ -47,6 +48,7 @@ Emit = Callable[[dict[str, Any]], object]
 
 # What a reply and its tool results may add to a document, and what SQLite writes around it.
 GROWTH = 2 * 1024 * 1024
+FULL = "its checkpoint has {size} bytes, and {most} are the most that leave room for a reply; resumed renew begins anew"
 SLACK = 256 * 1024
 
 
@@ -222,8 +224,13 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def room(self, state: State) -> Iterator[None]:
-        """Make sure of the space that counting takes, and hold what saving the reply will take. Raises DiskFull."""
+        """Make sure of the space that counting takes, and hold what saving the reply will take.
+
+        Raises DiskFull, and RequestRefused where the document has no room for a reply.
+        """
         size = len(dump(state))
+        if size + GROWTH > MAX_BYTES:
+            raise RequestRefused(reason=FULL.format(size=size, most=MAX_BYTES - GROWTH))
         with reserved(self.path, before=2 * size + SLACK, after=2 * (size + GROWTH) + SLACK):
             yield
 

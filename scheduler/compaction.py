@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from scheduler.identifiers import find_identifiers
+from scheduler.identifiers import by_variety, find_identifiers
 from scheduler.state import Message
 from scheduler.text import one_line
 from scheduler.turns import Result, Turn, render, render_each
@@ -23,12 +25,13 @@ HELD: Final = "They hold: {names}"
 MORE: Final = ", and {count} more"
 NOTHING: Final = "They hold no identifiers."
 LEFT_OUT: Final = (
-    "[Left out to save room: the first {count} of the earlier turns. Tools that were called in them: {calls}. Call one "
-    "again with the same arguments to read its result.]"
+    "[Left out to save room: the first {count} of the earlier turns. Tools that were called in them: {calls}. Call "
+    "them again for what you still need.]"
 )
 NOTE_BYTES: Final = 2048
+MOST_PHRASES: Final = 50
 CALL_CHARS: Final = 300
-CALLS_CHARS: Final = 400  # within NOTE_BYTES, whatever the characters
+MOST_NAMES: Final = 20  # of at most 64 letters each: within NOTE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,10 @@ class View:
         """What the model is told about the turns that are left out; nothing where there are none."""
         if not self.left_out:
             return ""
-        calls = "; ".join(f"{result.name} {result.arguments}" for turn in self.left_out for result in turn.results)
-        return LEFT_OUT.format(count=len(self.left_out), calls=one_line(calls, CALLS_CHARS) or "none")
+        # By name only: arguments are the model's words, and this note stands in the user's message.
+        used = Counter(result.name for turn in self.left_out for result in turn.results)
+        calls = ", ".join(f"{name} ({count} times)" for name, count in used.most_common(MOST_NAMES))
+        return LEFT_OUT.format(count=len(self.left_out), calls=calls or "none")
 
 
 def fit(turns: Sequence[Turn], room: float) -> View:
@@ -56,13 +61,14 @@ def fit(turns: Sequence[Turn], room: float) -> View:
     """
     older = max(0, len(turns) - KEPT)
     places = [(index, number) for index in range(older) for number in range(len(turns[index].results))]
+    names = functools.cache(lambda index, number: find_identifiers(turns[index].results[number].text))
     stubs: dict[tuple[int, int], Result] = {}
     excess = _bytes(render(turns)) - room
     for share, (index, number) in itertools.product(SHARES, places):
         if excess <= 0:
             break
         result = turns[index].results[number]
-        stub = shorten(result, share)
+        stub = shorten(result, names(index, number), share)
         saved = _bytes([stubs.get((index, number), result).message]) - _bytes([stub.message])
         if saved > 0:
             stubs[index, number], excess = stub, excess - saved
@@ -80,17 +86,18 @@ def fit(turns: Sequence[Turn], room: float) -> View:
         if index >= gone:
             result = turns[index].results[number]
             cut.append(f"{_name(result)} shortened from {len(result.text)} to {len(stub.text)} characters")
+    if len(cut) > MOST_PHRASES:
+        cut[MOST_PHRASES:] = [f"and {len(cut) - MOST_PHRASES} more"]
     return View(tuple(shown[gone:]), tuple(turns[:gone]), tuple(cut))
 
 
-def shorten(result: Result, share: float = 1) -> Result:
-    """Return the stub of a result: what gave it, its size, its identifiers.
+def shorten(result: Result, names: Sequence[str], share: float = 1) -> Result:
+    """Return the stub of a result: what gave it, its size, and its identifiers `names`.
 
     They take at most this share of the result's own length.
     """
-    names = find_identifiers(result.text)
     room, kept = len(result.text) * share, list[str]()
-    for name in names:
+    for name in by_variety(names):
         room -= len(name) + 2
         if room < 0:
             break

@@ -20,14 +20,17 @@ _VALUE_LIMIT = 40
 # must be the request: "max_tokens is too large" and a tool's name that is "too long" are cured by no shorter one.
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|prompt.?length|token count.{0,40}exceed|too many.{0,10}tokens"
-    r"|\b(prompt|input|request|messages?)\b[^.\[]{0,30}\btoo (long|large)"
+    r"|\b(prompt|input|request|messages?)\b[^.:\[]{0,30}\btoo (long|large)|maximum model length|range of input length"
+    r"|input length.{0,40}exceed|reduce the length of the (messages|prompt|input)"
 )
 _NO_MODEL = re.compile(
     r"\bmodel\b:?(\s\S+){0,3}?\s(does not exist|not exist|not found)"
     r"|not a valid model|\b(invalid|unknown|no such) model\b|^model decommissioned$"
 )
 _NO_KEY = re.compile(r"(invalid|incorrect|wrong|expired) api.?key|api.?key (is )?(not valid|invalid|expired)")
-_NO_CREDIT = re.compile(r"insufficient (quota|balance|credit|funds)|billing (not active|hard limit)|^1113$")
+_NO_CREDIT = re.compile(
+    r"insufficient (quota|balance|credit|funds)|billing (not active|hard limit)|credit balance is too low|^1113$"
+)
 _ABOUT_MODEL = re.compile(r"model|deployment|engine|endpoint")
 
 _FILTERED = frozenset({"content_filter", "content_policy_violation", "data_inspection_failed", "flagged_input"})
@@ -67,7 +70,7 @@ def _classify(status: int, codes: list[str], words: str) -> tuple[Outcome, str]:
 
     if _FILTERED & {*codes}:
         return "filtered", "none"
-    if any(map(_NO_CREDIT.search, plain_codes)) or (status == 429 and _NO_CREDIT.search(words)):
+    if any(map(_NO_CREDIT.search, plain_codes)) or (status in (400, 422, 429) and _NO_CREDIT.search(words)):
         return "refused", "provider"
     if "model_not_found" in codes:
         return "refused", "model"

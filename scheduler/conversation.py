@@ -5,16 +5,17 @@ System text comes from here only: nothing that was saved, and nothing that a too
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.compaction import View, fit
+from scheduler.compaction import KEPT, View, fit
 from scheduler.errors import RequestRefused
-from scheduler.state import State
-from scheduler.turns import read_turns, render
+from scheduler.state import Sent, State
+from scheduler.turns import USUAL, Turn, read_turns, render
 
 SYSTEM = """\
 You work on one task, alone and unattended. A person reads your answer before anything is done with it.
@@ -32,9 +33,14 @@ FILES = "[Files that you may read]\n{lines}"
 FILE = "- {name} ({size} bytes)"
 UNLISTED = "- and more, at least {count}; list_files shows them"
 TOO_LARGE = (
-    "it is about {tokens} tokens (bytes / 3, and the longest reply), and {most} are the most ({why}); what can be left "
-    "out of it is left out"
+    "it is about {tokens} tokens (bytes / 3, and the longest reply), and {most} are the most ({why}); what may be left "
+    "out is left out. {then}"
 )
+WAYS_OUT = (
+    "Set another context_tokens of the provider or a smaller max_tokens, shorten the task (resumed revise), or begin "
+    "anew (resumed renew without --keep)"
+)
+DROP = "Of the provider: replay_fields: drop. "
 WINDOW = "the provider's context_tokens"
 REFUSED = "the provider refused a request of {tokens} as too long"
 
@@ -63,15 +69,16 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A request, how many tokens it is estimated at, and what was cut from it, a phrase each.
+    """A request and what its attempt records of it.
 
-    `free` are the tokens that its context has beside the task and what frames it: for the conversation.
+    `free` are the tokens that its context has beside the task and what frames it, for the conversation; `parts` are the
+    texts of cut replies in it that the next one is asked to go on from.
     """
 
     request: dict[str, Any]
-    tokens: int
-    cut: tuple[str, ...] = ()
+    sent: Sent
     free: float = math.inf
+    parts: tuple[str, ...] = ()
 
 
 def build_request(state: State, number: int, frame: Frame) -> Built:
@@ -83,33 +90,56 @@ def build_request(state: State, number: int, frame: Frame) -> Built:
     turns = read_turns(state["conversation"])
     if frame.replay_fields == "drop":
         turns = [turn.without_own_fields() for turn in turns]
-    refused = _refused_tokens(state)
-    bare = _tokens(_compose(state, number, frame, View(())))
+    refused = _refused_tokens(state, frame)
+    bare = _compose(state, number, frame, View(()))
     most = min(frame.context_tokens or math.inf, refused - 1)
     target = min(most, refused / 2, REQUEST_LIMIT / BYTES_PER_TOKEN)
-    view = fit(turns, (target - bare) * BYTES_PER_TOKEN)
+    view = fit(turns, (target - _reply_tokens(bare)) * BYTES_PER_TOKEN - len(encode(bare)))
     request = _compose(state, number, frame, view)
+    if _tokens(request) > most and view.left_out:
+        request = _compose(state, number, frame, View(view.turns))  # without the note on what is left out
     tokens = _tokens(request)
     if tokens > most:
         why = WINDOW if most == frame.context_tokens else REFUSED.format(tokens=refused)
-        raise RequestRefused(reason=TOO_LARGE.format(tokens=tokens, most=most, why=why))
-    return Built(request, tokens, view.cut, most - bare)
+        raise RequestRefused(reason=TOO_LARGE.format(tokens=tokens, most=most, why=why, then=_way_out(turns)))
+    sent = Sent(tokens=tokens, model=state["model"], window=frame.context_tokens, cut=list(view.cut))
+    return Built(request, sent, most - _tokens(bare), _parts(state, view.turns))
 
 
-def _refused_tokens(state: State) -> float:
-    """Return the size of the smallest request that its provider refused as too long: no such one is sent again."""
+def _parts(state: State, shown: Sequence[Turn]) -> tuple[str, ...]:
+    """Return the parts that these attempts left since a person's last word; other texts were never cut."""
+    most = sum(entry["outcome"] == "length" for entry in state["history"])
+    recent = list(itertools.takewhile(lambda turn: turn.message["role"] != "user", reversed(shown)))[::-1]
+    texts = [turn.message["content"] for turn in recent if turn.cut]
+    return tuple(texts[-most:] if most else ())
+
+
+def _way_out(turns: Sequence[Turn]) -> str:
+    return (DROP if any(set(turn.message) - USUAL for turn in turns[-KEPT:]) else "") + WAYS_OUT
+
+
+def _refused_tokens(state: State, frame: Frame) -> float:
+    """Return the size of the smallest request that this model refused as too long: no such one is sent again.
+
+    Another `context_tokens` in jobs.yaml is a person's word that it may be.
+    """
     sizes = (
         entry["request"]["tokens"]
         for entry in state["history"]
-        if entry["outcome"] == "context_too_long" and "request" in entry
+        if entry["outcome"] == "context_too_long"
+        and "request" in entry
+        and (entry["request"]["model"], entry["request"]["window"]) == (state["model"], frame.context_tokens)
     )
     return min(sizes, default=math.inf)
 
 
 def _tokens(request: Mapping[str, Any]) -> int:
     """Estimate what a request takes of the context: a token for 3 bytes of its body, and its longest reply."""
-    reply = request.get("max_completion_tokens") or request.get("max_tokens") or 0
-    return math.ceil(len(encode(request)) / BYTES_PER_TOKEN) + int(reply)
+    return math.ceil(len(encode(request)) / BYTES_PER_TOKEN) + _reply_tokens(request)
+
+
+def _reply_tokens(request: Mapping[str, Any]) -> int:
+    return int(request.get("max_completion_tokens") or request.get("max_tokens") or 0)
 
 
 def _compose(state: State, number: int, frame: Frame, view: View) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler.identifiers import unfounded
-from scheduler.state import State
+from scheduler.state import Evidence, State
 from scheduler.text import one_line
-from scheduler.turns import read_turns
+from scheduler.turns import read_turns, recent_calls
 
 NO_EVIDENCE: Final = "no evidence: nothing was read"
 CALL_AS_TEXT: Final = "it holds a tool call written as text, which was not run"
 UNFOUNDED: Final = "in nothing that was read, nor in the task: {names}"
+PART: Final = "an earlier reply was cut, and its part is not in the answer"
 UNKNOWN_FINISH: Final = "finish reason {finish} is unknown"
 KNOWN_FINISHES: Final = frozenset({"stop", "eos", "end_turn", "length", "content_filter", "tool_calls", ""})
 MOST_NAMES: Final = 20
@@ -21,10 +22,13 @@ MOST_NAMES: Final = 20
 # How models write a call that their server did not read as one: tags, special tokens, or the bare JSON.
 _CALL: Final = re.compile(
     r"</?tool_calls?>|<function[=_ ]|<invoke\b|<\|python_tag\|>|\[TOOL_CALLS\]|<[|\uff5c]tool[_\u2581]"
-    r"|<\|channel\|>commentary|\b(?:list_files|read_file|search_files|read_reference)\s{0,3}[({]"
-    r"|\{\s*\"(?:name|function)\"\s*:\s*\"[\w.-]{1,64}\"\s*,\s*\"(?:arguments|parameters|args)\"\s*:"
-    r"|\"tool_calls\"\s*:\s*\[|\{\s*\"type\"\s*:\s*\"function\"",
-    re.IGNORECASE,
+    r"|<\|channel\|>commentary|^\s*Action:\s*\w+\s*$"
+    r"|\b(?:list_files|read_file|search_files|read_reference)\(\s{0,9}(?:\w+\s?=|[\"'{)])"
+    r"|\{\s{0,99}[\"'](?:name|function|tool|tool_name)[\"']\s?:\s?[\"'][\w.-]{1,64}[\"']\s{0,99},\s{0,99}"
+    r"[\"'](?:arguments|parameters|args|input)[\"']\s?:"
+    r"|[\"'](?:arguments|parameters)[\"']\s?:\s?\{[^{}]{0,400}\}\s{0,99},\s{0,99}[\"'](?:name|tool)[\"']"
+    r"|\"tool_calls\"\s?:\s?\[|\{\s{0,99}\"type\"\s?:\s?\"function\"",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
@@ -46,15 +50,25 @@ def plain_doubts(state: State, reads: bool) -> Iterator[str]:
         yield NO_EVIDENCE
     if _CALL.search(answer):
         yield CALL_AS_TEXT
+    parts = [turn.message["content"] for turn in read_turns(state["conversation"]) if turn.cut]
+    if any(entry["outcome"] == "length" for entry in state["history"]) and not all(part in answer for part in parts):
+        yield PART
     if finish is not None and finish not in KNOWN_FINISHES:
         yield UNKNOWN_FINISH.format(finish=one_line(finish, 60))
 
 
 def has_evidence(state: State) -> bool:
     """Tell whether anything was read: in these attempts, or in the conversation that they went on from."""
-    turns = read_turns(state["conversation"])
-    read = any(not result.failed for turn in turns for result in turn.results)
-    return read or any(entry["evidence"] for entry in state["history"])
+    older = [turn for turn in read_turns(state["conversation"]) if turn.results]
+    older = older[: len(older) - len(recent_calls(state))]
+    return bool(read_lines(state)) or any(not result.failed for turn in older for result in turn.results)
+
+
+def read_lines(state: State) -> list[Evidence]:
+    """Return the lines that the attempts read whose results still stand in the conversation, in their order."""
+    entries = [entry for entry in state["history"] if entry["outcome"] == "tool_calls"]
+    turns = len(recent_calls(state))
+    return [item for entry in entries[len(entries) - turns :] for item in entry["evidence"]]
 
 
 def _grounds(state: State) -> Iterator[str]:
@@ -64,5 +78,4 @@ def _grounds(state: State) -> Iterator[str]:
         if turn.message["role"] == "user":
             yield turn.message["content"]
         yield from (result.text for result in turn.results if not result.failed)
-    for entry in state["history"]:
-        yield from (item["file"] for item in entry["evidence"])
+    yield from (item["file"] for item in read_lines(state))

@@ -165,6 +165,10 @@ def _beyond_types(data: Any) -> Iterator[Misfit]:
         if {"max_tokens", "max_completion_tokens"} <= entry.keys():
             message = "max_tokens and max_completion_tokens exclude each other"
             yield Misfit((*path, "max_completion_tokens"), message, "keep the one that the provider knows", True)
+        window, longest = entry.get("context_tokens"), entry.get("max_completion_tokens", entry.get("max_tokens"))
+        if type(window) is int and type(longest) is int and longest >= window:
+            message = f"context_tokens: a reply of {longest} tokens leaves no room in it for a request"
+            yield Misfit((*path, "context_tokens"), message, "make the longest reply smaller")
 
 
 def _misfit(item: Any) -> Misfit:

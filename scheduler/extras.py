@@ -16,6 +16,7 @@ BODY_DEPTH: Final = 8
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110, section 5.6.2
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]{0,99}")
+_NAMES_A_KEY = re.compile(r"api_?key|secret|password|(auth|access|bearer)_?token|^authorization$", re.IGNORECASE)
 _KEY_PIECE = 8  # a shorter piece of a value, such as sk-SK, is no key
 _OURS: Final = (
     *("host", "content-length", "content-type", "content-encoding", "transfer-encoding", "te", "trailer", "expect"),
@@ -100,6 +101,10 @@ def check_body(path: Path, body: Mapping[str, Any]) -> Iterator[Misfit]:
     for name in owned:
         message = f"extra_body: {name} is not yours to set here"
         yield Misfit((*path, name), message, _BODY_HINTS[name], at_key=True)
+    for name in body:
+        if _NAMES_A_KEY.search(name):
+            message = f"extra_body: {name} names a key, and no key stands in this file"
+            yield Misfit((*path, name), message, "key: {env: NAME}, or headers: {NAME: {env: NAME}}", at_key=True)
     odd = [fault for name, value in body.items() if name not in owned for fault in _odd((*path, name), value, 1)]
     yield from odd
     if not (odd or owned) and len(json.dumps(body, ensure_ascii=False).encode()) > BODY_LIMIT:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 LOOKED_UP: Final = 2_000
@@ -39,16 +40,26 @@ _KINDS: Final = (
     rf"{_NAME}(?:/{_NAME}){{1,30}}\.[A-Za-z]\w{{0,7}}",
     rf"(?:{_NAME}/){{2,30}}(?:{_NAME})?",
     rf"\w[\w-]{{0,99}}(?:\.[\w-]{{1,99}}){{0,4}}\.(?:{_ENDING})\b",
-    rf"[€$£¥]\s?{_NUMBER}",
+    rf"(?:[€$£¥]|\b(?:EUR|USD|GBP|CHF|JPY))\s?{_NUMBER}",
     rf"{_NUMBER}[\s\u00a0\u202f-]?(?:{_UNIT})",
     r"#?\b(?=[\w.:-]{0,100}\d)(?=[\w.:-]{0,100}[A-Za-z_])[A-Za-z0-9_]{1,100}(?:[.:-][A-Za-z0-9_]{1,100}){0,20}",
     r"[A-Za-z]{1,50}(?:_[A-Za-z]{1,50}){1,10}",
     r"#\d{1,30}",
     r"\d{1,30}(?:-\d{1,30}){2,10}",
     r"\d{1,30}(?:\.\d{1,30}){2,10}",
+    r"\d{1,3}(?:[,'\u00a0\u202f]\d{3}){1,10}",
     r"\d{4,100}",
 )
 _ANY: Final = re.compile("|".join(rf"(?<![\w])(?:{kind})" for kind in _KINDS), re.IGNORECASE)
+# The same thing written otherwise: thousands marks, a zero before an hour, a T between date and time.
+_SPELLINGS: Final = (
+    (re.compile(r"(?<=\d)[,'\u00a0\u202f](?=\d{3}(?!\d))"), ""),
+    (re.compile(r"(?<![\d:.])0(?=\d:\d)"), ""),
+    (re.compile(r"(?<=\d)[Tt](?=\d\d?:\d)"), " "),
+)
+_BEFORE, _AFTER_NUMBER, _AFTER_NAME = (re.compile(joint) for joint in (r"\d[.,]", r"[.,]\d", r"[.,-]\d"))
+_AMOUNT: Final = re.compile(r"(\d[\d.,]*)[ -]?([^\W\d_]{3,}?)s?")
+_DIGITS, _LETTERS = re.compile(r"\d+"), re.compile(r"[^\W\d_]+")
 _BORDER: Final = re.compile(r"(?<=\d)(?=[^\W\d_])|(?<=[€$£¥])(?=\d)|(?<=\d)(?=[€$£¥%‰°])| ")
 
 
@@ -56,9 +67,20 @@ def find_identifiers(text: str) -> list[str]:
     """Return the identifiers of a text, each once, in the order of their first places."""
     found: dict[str, str] = {}
     for match in _ANY.finditer(text):
-        word = " ".join(match[0].split()).rstrip(".,;:")
+        word = " ".join(match[0].split()).rstrip(".,;:/")
         found.setdefault(_plain(word), word)
     return list(found.values())
+
+
+def by_variety(names: Sequence[str]) -> list[str]:
+    """Order identifiers such that the first of each shape come first: AB-12 has the shape of CD-34, not of 3 days."""
+    seen: Counter[str] = Counter()
+    ranks: list[int] = []
+    for name in names:
+        shape = _LETTERS.sub("a", _DIGITS.sub("9", name))
+        ranks.append(seen[shape])
+        seen[shape] += 1
+    return [name for _, name in sorted(zip(ranks, names, strict=True), key=lambda pair: pair[0])]
 
 
 def unfounded(text: str, grounds: Iterable[str]) -> list[str]:
@@ -71,15 +93,27 @@ def unfounded(text: str, grounds: Iterable[str]) -> list[str]:
 
 
 def _stands_in(word: str, text: str) -> bool:
-    """Tell whether a word stands in a text as a whole (12 is not in 312), with or without a blank before a unit."""
-    pattern = " ?".join(map(re.escape, _BORDER.split(word)))  # begins with letters, which makes the search fast
-    places = ((match.start(), match.end()) for match in re.finditer(pattern, text))
-    return any(
-        not (word[0].isalnum() and text[start - 1 : start].isalnum())
-        and not (word[-1].isalnum() and text[end : end + 1].isalnum())
-        for start, end in places
-    )
+    """Tell whether a word stands in a text as a whole, with or without a blank before a unit, which may be a plural.
+
+    12 is not in 312, 3.12 or 12.5, nor AB-1 in AB-1-2.
+    """
+    pattern = " ?".join(map(re.escape, _BORDER.split(word)))  # begins as the word, which makes the search fast
+    if amount := _AMOUNT.fullmatch(word):
+        pattern = f"{re.escape(amount[1])}[ -]?{re.escape(amount[2])}s?"
+    return any(_is_whole(text, match.start(), match.end()) for match in re.finditer(pattern, text))
+
+
+def _is_whole(text: str, start: int, end: int) -> bool:
+    before, after = text[max(0, start - 2) : start], text[end : end + 2]
+    if text[start].isalnum() and (before[-1:].isalnum() or (text[start].isdigit() and _BEFORE.fullmatch(before))):
+        return False
+    goes_on = _AFTER_NUMBER if text[start:end].isdigit() else _AFTER_NAME
+    return not (text[end - 1].isalnum() and (after[:1].isalnum() or goes_on.fullmatch(after)))
 
 
 def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).split()).casefold()
+    """Return a text in which the same thing is written in one way."""
+    plain = " ".join(unicodedata.normalize("NFKC", text).split())
+    for pattern, instead in _SPELLINGS:
+        plain = pattern.sub(instead, plain)
+    return plain.casefold().removeprefix("./")

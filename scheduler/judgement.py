@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
@@ -13,18 +14,23 @@ from scheduler.text import well_formed
 from scheduler.turns import free_id, json_object
 
 MOST_CALLS = 32
+MOST_ARGUMENTS = 8 * 1024
 MOST_TEXT = 4 * 1024 * 1024
 MOST_TOKENS = 2**53
+UNKEPT_OF_CALLS = frozenset({"id", "type", "function", "index", "custom"})
 UNKEPT = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "annotations", "audio"})
+
+_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call as the model made it; `arguments` may be anything."""
+    """A tool call as the model made it; `arguments` may be anything, `own` are further fields of its provider."""
 
     id: str
     name: str
     arguments: str
+    own: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +44,11 @@ class Judgement:
     answer: str | None = None
 
 
-def judge(reply: object, state: State, max_attempts: int) -> Judgement:
+def judge(reply: object, state: State, max_attempts: int, parts: Sequence[str] = ()) -> Judgement:
     """Say whether a reply is the answer, asks for tools, was cut, or is of no use.
 
     A reply is final when it has text, no tool calls, and a finish reason other than length, content_filter and
-    tool_calls; an unknown finish reason is final too.
+    tool_calls; an unknown finish reason is final too. `parts` are what it goes on from, where replies were cut.
     """
     message = reply.get("message") if isinstance(reply, Mapping) else None
     if not isinstance(reply, Mapping) or not isinstance(message, Mapping):
@@ -57,7 +63,7 @@ def judge(reply: object, state: State, max_attempts: int) -> Judgement:
         return Judgement(outcome="filtered", reason=_refusal(message))
     if wanted:
         return _judge_calls(message, text, wanted, state, max_attempts)
-    if not text.strip():
+    if is_blank(text):
         cut = " before any text" if finish == "length" else ""
         return Judgement(outcome="empty", reason=f"the reply is blank (finish reason {finish or 'none'}){cut}")
     if finish == "tool_calls":
@@ -65,7 +71,7 @@ def judge(reply: object, state: State, max_attempts: int) -> Judgement:
     if finish == "length":
         kept = {"role": "assistant", "content": text}
         return Judgement(outcome="length", reason="the reply was cut at its length limit", message=kept)
-    answer = "".join([*_kept_parts(state["conversation"]), text])
+    answer = "".join([*parts, text])
     return Judgement(outcome="answered", message={"role": "assistant", "content": text}, answer=answer)
 
 
@@ -82,7 +88,7 @@ def _judge_calls(
     if len(wanted) > MOST_CALLS:
         return Judgement(outcome="malformed_reply", reason=f"{len(wanted)} tool calls, and {MOST_CALLS} are the most")
     calls = _read_calls(wanted)
-    kept: Message = {name: value for name, value in message.items() if name not in UNKEPT and _keepable(value)}
+    kept: Message = {name: value for name, value in message.items() if name not in UNKEPT and _keepable({name: value})}
     kept |= {"role": "assistant", "content": text or None, "tool_calls": [_stored_call(call) for call in calls]}
     return Judgement(outcome="tool_calls", message=kept, calls=calls)
 
@@ -98,7 +104,8 @@ def _read_calls(wanted: list[Any]) -> list[Call]:
             well_formed(text) if isinstance(text, str) else "" for text in (function.get("name"), entry.get("id"))
         )
         call_id = free_id(call_id, {call.id for call in calls}, index)
-        calls.append(Call(call_id, name, _arguments(function.get("arguments"))))
+        own = {name: value for name, value in entry.items() if name not in UNKEPT_OF_CALLS and _keepable({name: value})}
+        calls.append(Call(call_id, name, _arguments(function.get("arguments")), own))
     return calls
 
 
@@ -113,28 +120,26 @@ def _arguments(value: object) -> str:
 
 
 def _stored_call(call: Call) -> dict[str, Any]:
-    arguments = json_object(well_formed(call.arguments))  # the error result tells the model what was wrong with others
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    # The error result tells the model what was wrong with others.
+    arguments = json_object(well_formed(call.arguments)) if len(call.arguments) <= MOST_ARGUMENTS else "{}"
+    return {**call.own, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _keepable(value: object) -> bool:
-    """Tell whether a provider's own field can be stored as it is."""
+def _keepable(value: Mapping[str, Any]) -> bool:
+    """Tell whether a provider's own field, with its name, can be stored as it is."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError, RecursionError):
         return False
-    return value is not None and text.count("[") + text.count("{") < MAX_DEPTH - 8 and json.loads(text) == value
+    shallow = text.count("[") + text.count("{") < MAX_DEPTH - 8
+    return shallow and None not in value.values() and json.loads(text) == value
 
 
-def _kept_parts(conversation: Sequence[Message]) -> list[str]:
-    parts: list[str] = []
-    for message in reversed(conversation):
-        if message["role"] == "user":
-            break
-        if message["role"] == "assistant" and not message.get("tool_calls"):
-            parts.insert(0, message["content"] or "")
-    return parts
+def is_blank(text: str) -> bool:
+    """Tell whether a text says nothing: it is blanks, invisible characters, or the model's thoughts alone."""
+    said = _THOUGHTS.sub("", text)
+    return not any(letter.isprintable() and not letter.isspace() for letter in said)
 
 
 def read_usage(value: object) -> Usage | None:

@@ -88,10 +88,17 @@ def one_line(text: str, secrets: Sequence[str] = (), limit: int = LINE_LIMIT) ->
     """Make one short line of it: no control or invisible characters, and *** for each spelling of each secret."""
     line = plain_line(text, len(text))
     if secrets:
-        # Wrapped by a line break, or escaped as JSON and Python's repr do it.
-        patterns = (r"[\s\\]*".join(map(re.escape, spelling)) for secret in secrets for spelling in _spellings(secret))
-        line = re.sub("|".join(patterns), "***", line, flags=re.IGNORECASE)
+        patterns = map(_pattern, (spelling for secret in secrets for spelling in _spellings(secret)))
+        line = re.sub("|".join(filter(None, patterns)), "***", line, flags=re.IGNORECASE)
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _pattern(spelling: str) -> str:
+    """Find a secret also where it is wrapped by a line break, or escaped as JSON and Python's repr do it.
+
+    Possessive, and without blanks of its own between them: each place is tried once, whatever stands there.
+    """
+    return r"[\s\\]*+".join(re.escape(letter) for letter in spelling if not letter.isspace() and letter != "\\")
 
 
 def _spellings(secret: str) -> tuple[str, ...]:
@@ -103,7 +110,8 @@ def without(value: Any, secrets: Sequence[str]) -> Any:
 
     Shorter ones than SHORTEST stay: they are placeholders such as "ollama", which an answer may well contain.
     """
-    long = [spelling for secret in secrets if len(secret) >= SHORTEST for spelling in _in_json(secret)]
+    long = [secret for secret in secrets if len(secret) >= SHORTEST]
+    long = [written for secret in long for spelling in _spellings(secret) for written in _in_json(spelling)]
     return _without(value, long) if long else value
 
 

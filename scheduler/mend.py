@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from scheduler.checkpoint import Emit, hold, is_behind
 from scheduler.document import MAX_BYTES, InvalidDocument, check, digest, parse, read_object
@@ -112,13 +113,27 @@ def read_document(body: bytes) -> State:
     if not isinstance(turns, list) or not isinstance(attempts, int) or not 0 <= attempts <= MAX_STEPS:
         raise InvalidDocument("conversation or attempts are not what they should be")
     opening = {"role": "user", "content": found["task"]}
-    state["conversation"] = turns[1:] if turns[:1] == [opening] else turns
+    turns = turns[1:] if turns[:1] == [opening] else turns
+    state["conversation"] = [_usual(message) for message in turns]
     state = raise_attempts(state, attempts, utc(time.time()))
     if found["status"] == "done" and isinstance(answer, str) and attempts:
         state["status"], state["answer"] = "done", answer
     elif found["status"] == "done":
         raise InvalidDocument("it is done, and holds no answer or no attempt")
     return check(state)
+
+
+def _usual(message: Any) -> Any:
+    """Return a message without the fields that others write beside those of ours; `check` judges the rest."""
+    if not isinstance(message, dict):
+        return message
+    role = message.get("role")
+    if role == "assistant":
+        calls = {} if message.get("tool_calls") else {"tool_calls": None}
+        bare = {"content": None, **message}
+        return {name: value for name, value in bare.items() if name not in calls}
+    kept = {"tool": ("role", "tool_call_id", "content"), "user": ("role", "content")}.get(str(role), tuple(message))
+    return {name: message[name] for name in kept if name in message}
 
 
 def revise(plan: Plan, model: str, reason: str) -> str:

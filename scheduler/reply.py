@@ -106,7 +106,7 @@ def _told_error(reply: dict[str, Any]) -> object:
     for holder in (reply, _first_choice(reply)):
         if error := holder.get("error"):
             return error if isinstance(error, dict | list) else holder
-    plain = "choices" not in reply and words_of(reply)  # some tell an error by a code and a message alone
+    plain = not reply.get("choices") and words_of(reply)  # some tell an error by a code and a message alone
     return reply if reply.get("object") == "error" or plain else None
 
 

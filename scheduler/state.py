@@ -49,9 +49,9 @@ class Function(TypedDict):
     arguments: str
 
 
-@with_config(STRICT)
+@with_config(ConfigDict(extra="allow", strict=True))
 class ToolCall(TypedDict):
-    """One call that the model asks for."""
+    """One call that the model asks for; fields of its provider are kept as they came."""
 
     id: str
     type: Literal["function"]
@@ -108,9 +108,11 @@ class Evidence(TypedDict):
 
 @with_config(STRICT)
 class Sent(TypedDict):
-    """How large a request was, in estimated tokens, and what of the conversation was cut from it, a phrase each."""
+    """How large a request was, in estimated tokens, for which model and window, and a phrase on each thing cut."""
 
     tokens: Count
+    model: str
+    window: Count | None
     cut: list[str]
 
 

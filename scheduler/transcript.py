@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.doubts import find_doubts
+from scheduler.doubts import find_doubts, read_lines
 from scheduler.state import Attempt, State, utc
 from scheduler.text import indent, one_line, printable
 
@@ -47,7 +47,7 @@ def _turns(message: Mapping[str, Any]) -> Iterable[str]:
 def _evidence(state: State) -> list[str]:
     """Return each file that was read with its line ranges, in the order of reading."""
     ranges: dict[str, list[str]] = {}
-    for item in (item for entry in state["history"] for item in entry["evidence"]):
+    for item in read_lines(state):
         ranges.setdefault(item["file"], []).append(f"{item['first']}-{item['last']}")
     return [f"{file}: lines {', '.join(dict.fromkeys(found))}" for file, found in ranges.items()] or ["(none)"]
 

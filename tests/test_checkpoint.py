@@ -48,7 +48,7 @@ from scheduler.state import Sent, admit, new_state, settle
 from tests.support import ROOT, wait_until
 
 TASK, MODEL = "Summarise the log", "m1"
-SENT = Sent(tokens=100, cut=[])
+SENT = Sent(tokens=100, model=MODEL, window=None, cut=[])
 CLAIM = Claim(job="j", provider="p", model=MODEL, task=TASK, live=False, point=None, deadline=600)
 UMASKS = [0o000, 0o022, 0o077, 0o777]
 

@@ -34,7 +34,7 @@ def reading(number: int, text: str = LOG, name: str = "") -> list[Message]:
 def state_of(conversation: list[Message], attempts: int = 1) -> State:
     state = new_state("Which order was slowest?", "m1")
     for number in range(1, attempts + 1):
-        sent = Sent(tokens=10, cut=[])
+        sent = Sent(tokens=10, model="m1", window=None, cut=[])
         state = settle(
             admit(state, number, point=None, started=NOW, sent=sent), "timeout", finished=NOW, max_attempts=9
         )
@@ -66,18 +66,23 @@ def test_the_oldest_result_shrinks_first_and_only_as_many_as_needed() -> None:
     assert view.note == ""
 
 
+def stub_of(text: str, share: float = 1) -> Result:
+    return shorten(Result("c1", "read_file", '{"path": "a/b.md"}', text), find_identifiers(text), share)
+
+
 def test_a_stub_names_tool_arguments_size_identifiers_and_how_to_read_it_again() -> None:
-    stub = shorten(
-        Result("c1", "read_file", '{"path": "a/b.md"}', "ORD-1 on 2026-03-02: 30 ms; docs/x.md\n" + "x " * 900)
-    )
+    stub = stub_of("ORD-1 on 2026-03-02: 30 ms; docs/x.md\n" + "x " * 900)
     for words in ("read_file", '{"path": "a/b.md"}', "1838 characters", "ORD-1, 2026-03-02, 30 ms, docs/x.md", "again"):
         assert words in stub.text
     assert (stub.call_id, stub.name, stub.arguments) == ("c1", "read_file", '{"path": "a/b.md"}')
-    assert "no identifiers" in shorten(Result("c1", "t", "{}", "words only " * 99)).text
-    every, few = (shorten(Result("c1", "t", "{}", LOG), share).text for share in (1, 1 / 8))
+    assert "no identifiers" in stub_of("words only " * 99).text
+    every, few = stub_of(LOG).text, stub_of(LOG, 1 / 8).text
     assert set(find_identifiers(LOG)) <= set(find_identifiers(every))
     assert len(few) < len(LOG) // 6 + 200
     assert re.search(r", and \d+ more", few)
+    rare = stub_of(f"{LOG}\nthe reference is REF-77Q at 9.90 EUR", 1 / 8).text  # of each kind the first come first
+    assert "REF-77Q" in rare
+    assert "9.90 EUR" in rare
 
 
 def test_a_short_result_is_not_made_longer() -> None:
@@ -95,7 +100,9 @@ def test_then_the_oldest_turns_go_as_a_whole_and_the_request_says_so() -> None:
     view = fit(read_turns(FOUR), 2.2 * WHOLE / 4)
     assert render(view.turns) == render(read_turns(FOUR[4:]))
     assert [turn.results[0].arguments for turn in view.left_out] == ['{"path": "logs/0.log"}', '{"path": "logs/1.log"}']
-    assert 'read_file {"path": "logs/0.log"}; read_file {"path": "logs/1.log"}' in view.note
+    assert "the first 2 of the earlier turns" in view.note
+    assert "read_file (2 times)" in view.note
+    assert "logs/0.log" not in view.note  # arguments are the model's words
     assert view.cut[-1] == 'left out: read_file {"path": "logs/1.log"}'
 
 
@@ -145,30 +152,30 @@ def test_a_request_keeps_to_the_context_and_nothing_stored_is_lost() -> None:
     state = state_of(copy.deepcopy(FOUR))
     before = dump(state)
     whole = built(state)
-    assert whole.tokens == math.ceil(len(encode(whole.request)) / 3)
-    for tokens in range(whole.tokens, whole.tokens // 2 + 400, -150):
+    assert whole.sent["tokens"] == math.ceil(len(encode(whole.request)) / 3)
+    for tokens in range(whole.sent["tokens"], whole.sent["tokens"] // 2 + 400, -150):
         fitted = built(state, context_tokens=tokens)
-        assert fitted.tokens == math.ceil(len(encode(fitted.request)) / 3) <= tokens
+        assert fitted.sent["tokens"] == math.ceil(len(encode(fitted.request)) / 3) <= tokens
         assert fitted.request["messages"][0] == whole.request["messages"][0]
         assert fitted.request["messages"][1]["content"].startswith("Which order was slowest?\n\n[Request 2 of 4.]")
         assert fitted.request["messages"][-4:] == whole.request["messages"][-4:]
         assert faults(fitted.request["messages"][2:]) == []
-        assert bool(fitted.cut) is (tokens < whole.tokens)
+        assert bool(fitted.sent["cut"]) is (tokens < whole.sent["tokens"])
     assert dump(state) == before
 
 
 def test_the_longest_reply_counts_too() -> None:
     state = state_of([])
-    plain = built(state).tokens
+    plain = built(state).sent["tokens"]
     for name in ("max_tokens", "max_completion_tokens"):
-        assert built(state, options={name: 500}).tokens >= plain + 500
+        assert built(state, options={name: 500}).sent["tokens"] >= plain + 500
     with pytest.raises(RequestRefused, match="the longest reply"):
         built(state, options={"max_tokens": 5000}, context_tokens=5000)
 
 
 def test_what_cannot_be_made_small_enough_is_refused_with_both_numbers() -> None:
     state = state_of(copy.deepcopy(FOUR))
-    least = built(state, context_tokens=10**6).tokens // 2
+    least = built(state, context_tokens=10**6).sent["tokens"] // 2
     with pytest.raises(
         RequestRefused, match=rf"about \d+ tokens .* {least // 2} are the most \(the provider's context_t"
     ):
@@ -177,22 +184,53 @@ def test_what_cannot_be_made_small_enough_is_refused_with_both_numbers() -> None
 
 def refused_at(state: State, tokens: int) -> State:
     entry = state["history"][-1]
-    entry["outcome"], entry["request"] = "context_too_long", Sent(tokens=tokens, cut=[])
+    entry["outcome"], entry["request"] = "context_too_long", Sent(tokens=tokens, model="m1", window=None, cut=[])
     return parse(dump(state))
+
+
+@pytest.mark.parametrize("letter", ["\u6f22", "\U0001f600", '"', "\\"])
+def test_what_is_said_of_turns_left_out_never_makes_a_request_too_large(letter: str) -> None:
+    talk = [m for n in range(30) for m in reading(n, "short", f"{letter * 100}/{n}")]
+    state = state_of(talk)
+    bare = built(state_of(talk[-4:])).sent["tokens"]
+    for tokens in range(bare, bare + 3_000, 37):
+        assert built(state, context_tokens=tokens).sent["tokens"] <= tokens
+
+
+def test_another_context_or_model_in_jobs_yaml_lifts_a_refusal_as_too_long() -> None:
+    state = refused_at(state_of(copy.deepcopy(FOUR[4:])), 100)
+    with pytest.raises(RequestRefused, match="context_tokens"):
+        built(state)
+    assert built(state, context_tokens=100_000).sent["cut"] == []
+    state["model"] = "m2"
+    assert built(state).sent["cut"] == []
+
+
+def test_the_way_out_names_the_fields_that_weigh() -> None:
+    talk = [asks(call("a"), reasoning_content="because " * 2_000), tool_message("a", "x")]
+    with pytest.raises(RequestRefused, match="replay_fields: drop"):
+        built(state_of(talk), context_tokens=2_000)
+    assert built(state_of(talk), context_tokens=2_000, replay_fields="drop").sent["cut"] == []
+
+
+def test_what_was_cut_is_told_in_few_phrases() -> None:
+    cut = built(state_of([says("x " * 50) for _ in range(500)]), context_tokens=3_000).sent["cut"]
+    assert len(cut) == 51
+    assert re.fullmatch(r"and \d+ more", cut[-1])
 
 
 def test_after_a_refusal_as_too_long_the_next_request_is_half_as_large() -> None:
     state = state_of(copy.deepcopy(FOUR))
-    whole = built(state).tokens
+    whole = built(state).sent["tokens"]
     smaller = built(refused_at(state, whole))
-    assert smaller.tokens <= whole * 0.62  # the last two of four equal turns stay
-    assert smaller.cut
-    assert built(state_of(copy.deepcopy(FOUR))).cut == ()
+    assert smaller.sent["tokens"] <= whole * 0.62  # the last two of four equal turns stay
+    assert smaller.sent["cut"]
+    assert built(state_of(copy.deepcopy(FOUR))).sent["cut"] == []
 
 
 def test_what_was_refused_as_too_long_is_never_sent_again_as_large() -> None:
     state = state_of(copy.deepcopy(FOUR[4:]))
-    whole = built(state).tokens
+    whole = built(state).sent["tokens"]
     with pytest.raises(RequestRefused, match=f"refused a request of {whole} as too long"):
         built(refused_at(state, whole))
-    assert built(refused_at(state, whole + 50)).tokens <= whole + 50
+    assert built(refused_at(state, whole + 50)).sent["tokens"] <= whole + 50

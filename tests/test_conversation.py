@@ -182,6 +182,8 @@ def test_who_changes_a_request_changes_nothing_that_is_stored() -> None:
         (said(None, refusal="I cannot"), "filtered"),
         (said(""), "empty"),
         (said("  \n\u00a0\t"), "empty"),
+        (said("\u200b\ufeff\u2060"), "empty"),
+        (said("<think>the answer is 4</think>\n"), "empty"),
         (said(None), "empty"),
         (said(None, reasoning_content="the answer is 4"), "empty"),
         (said("", "length"), "empty"),
@@ -259,7 +261,18 @@ PART_TWO: Message = {"role": "assistant", "content": "is "}
     ],
 )
 def test_the_answer_is_every_kept_part_and_the_last_one(conversation: list[Message], answer: str) -> None:
-    assert judge(said("4"), counted(3, copy.deepcopy(conversation)), 4).answer == answer
+    state = counted(3, copy.deepcopy(conversation))
+    for entry in state["history"][:2]:
+        entry["outcome"] = "length"
+    parts = build(state, 3, Frame(max_attempts=4)).parts
+    assert judge(said("4"), state, 4, parts).answer == answer
+
+
+def test_a_text_that_was_never_cut_is_no_part_of_the_answer() -> None:
+    assert build(counted(3, [PART_ONE, PART_TWO]), 3, Frame(max_attempts=4)).parts == ()
+    state = counted(3, [PART_ONE, PART_TWO])
+    state["history"][0]["outcome"] = "length"
+    assert build(state, 3, Frame(max_attempts=4)).parts == ("is ",)
 
 
 @pytest.mark.parametrize(

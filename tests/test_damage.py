@@ -637,3 +637,22 @@ def test_copies_that_other_programs_leave_in_the_folder_are_neither_read_nor_del
     assert project.status()["attempts"] == 3
     assert {name: face(folder / name) for name in names} == before
     assert chat.count == 3
+
+
+def test_adopt_leaves_out_what_others_write_beside_the_known_fields(project: Project) -> None:
+    call = {"id": "c", "index": 0, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turns = [
+        {"role": "user", "content": TASK, "name": "ann"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "name": "f", "content": "x"},
+        {"role": "assistant", "content": "so far", "tool_calls": None},
+    ]
+    six = {"task": TASK, "model": "m1", "conversation": turns, "attempts": 1, "status": "ready", "answer": None}
+    with chat_server(answer("fin")) as chat:
+        project.live(chat.url)
+        project.path().parent.mkdir(mode=0o700)
+        project.path().write_text(json.dumps(six))
+        assert "adopted at attempt 1 of 4" in project.run("adopt", "nightly").stdout
+        project.run("run", "nightly")
+        assert [message["role"] for message in chat.requests[0]["messages"]][2:5] == ["user", "assistant", "tool"]
+    assert (project.document()["status"], project.document()["answer"]) == ("done", "fin")

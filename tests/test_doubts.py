@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.doubts import CALL_AS_TEXT, NO_EVIDENCE, find_doubts, plain_doubts
+from scheduler.doubts import CALL_AS_TEXT, NO_EVIDENCE, PART, find_doubts, plain_doubts, read_lines
 from scheduler.state import Evidence, Message, State, admit, new_state, settle
 from scheduler.turns import INTERRUPTED, tool_message
 from tests.test_turns import asks, call, says
@@ -13,17 +13,25 @@ NOW = "2026-03-02T09:00:00Z"
 
 
 def done(answer: str, *conversation: Message, read: tuple[Evidence, ...] = (), finish: str | None = "stop") -> State:
+    """A job that was answered; what it read is its first attempt's, and that attempt's turns are the conversation."""
     state = new_state("Which order of C-7 is late?", "m1")
-    state["conversation"] = [*conversation]
+    if any(message["role"] == "tool" for message in conversation):
+        counted = admit(state, 1, point=None, started=NOW)
+        state = settle(
+            counted, "tool_calls", finished=NOW, max_attempts=4, evidence=read, messages=conversation, billed="no"
+        )
+    else:
+        state["conversation"] = [*conversation]
+    counted = admit(state, state["attempts"] + 1, point=None, started=NOW)
+    messages = [says(answer)]
     return settle(
-        admit(state, 1, point=None, started=NOW),
+        counted,
         "answered",
         finished=NOW,
         max_attempts=4,
         answer=answer,
-        evidence=read,
         finish_reason=finish,
-        messages=[says(answer)],
+        messages=messages,
     )
 
 
@@ -54,7 +62,7 @@ def test_identifiers_that_stand_in_nothing_that_was_read_are_named() -> None:
     ],
 )
 def test_what_the_user_said_and_what_a_tool_gave_is_a_ground(ground: list[Message]) -> None:
-    assert find_doubts(done("It is ORD-5.", *ground), reads=True) == [NO_EVIDENCE] * (ground[0]["role"] == "user")
+    assert find_doubts(done("It is ORD-5.", *ground), reads=False) == []
 
 
 @pytest.mark.parametrize(
@@ -75,9 +83,34 @@ def test_what_the_model_itself_said_or_asked_for_is_none(no_ground: list[Message
 def test_an_answer_without_reading_is_told_where_there_was_something_to_read() -> None:
     assert find_doubts(done("fin"), reads=True) == [NO_EVIDENCE]
     assert find_doubts(done("fin"), reads=False) == []
-    assert find_doubts(done("fin", asks(call("a")), tool_message("a", INTERRUPTED)), reads=True) == [NO_EVIDENCE]
-    assert find_doubts(done("fin", read=(LINES,)), reads=True) == []
-    assert find_doubts(done("fin", *READ), reads=True) == []  # read in an earlier allowance, conversation kept
+    assert find_doubts(done("fin", *READ, read=(LINES,)), reads=True) == []
+    found_nothing = [asks(call("a", "search_files", '{"query": "x"}')), tool_message("a", "no line matches")]
+    assert find_doubts(done("fin", *found_nothing), reads=True) == [NO_EVIDENCE]
+
+
+def test_what_was_read_before_counts_as_long_as_it_stands_in_the_conversation() -> None:
+    kept = done("fin", *READ, read=(LINES,))
+    kept["history"], kept["attempts"] = [kept["history"][1] | {"number": 1}], 1  # renewed with its conversation
+    assert find_doubts(kept, reads=True) == []
+    lost = done("fin", *READ, read=(LINES,))
+    lost["conversation"] = lost["conversation"][2:]  # revised: a new conversation, the attempts carried over
+    assert find_doubts(lost, reads=True) == [NO_EVIDENCE]
+    assert read_lines(lost) == []
+    asked_only = done("fin", asks(call("a")), tool_message("a", INTERRUPTED))
+    asked_only["history"] = asked_only["history"][1:]
+    assert find_doubts(asked_only, reads=True) == [NO_EVIDENCE]
+
+
+def test_a_part_that_is_not_in_the_answer_is_told() -> None:
+    state = new_state("t", "m1")
+    state = settle(
+        admit(state, 1, point=None, started=NOW), "length", finished=NOW, max_attempts=4, messages=[says("half")]
+    )
+    state = settle(admit(state, 2, point=None, started=NOW), "tool_calls", finished=NOW, max_attempts=4, messages=READ)
+    counted = admit(state, 3, point=None, started=NOW)
+    for answer, doubts in (("whole", [PART]), ("half and more", [])):
+        state = settle(counted, "answered", finished=NOW, max_attempts=4, answer=answer, messages=[says(answer)])
+        assert find_doubts(state, reads=False) == doubts
 
 
 CALLS_AS_TEXT = [
@@ -94,6 +127,10 @@ CALLS_AS_TEXT = [
     'I will call read_file(path="a.md") now.',
     '{"tool_calls": [{"id": "x"}]}',
     '[{"type": "function", "function": {"name": "f"}}]',
+    '{"arguments": {"path": "a.md"}, "name": "read_file"}',
+    '{"tool": "read_file", "input": {}}',
+    "{'name': 'read_file', 'arguments': {}}",
+    "Thought: look\nAction: read_file\nAction Input: {}",
 ]
 
 
@@ -104,7 +141,14 @@ def test_a_tool_call_written_as_text_is_told(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["The name of the function is f.", '{"name": "Ann", "age": 3}', "I read the files.", "a < b"]
+    "answer",
+    [
+        "The name of the function is f.",
+        '{"name": "Ann", "age": 3}',
+        "I read the files.",
+        "a < b",
+        "Use read_file (see docs)",
+    ],
 )
 def test_plain_answers_are_no_calls(answer: str) -> None:
     assert CALL_AS_TEXT not in find_doubts(done(answer), reads=False)

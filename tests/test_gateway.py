@@ -1334,3 +1334,18 @@ def test_a_key_inside_the_json_text_of_arguments_is_taken_out_of_the_reply(serve
         call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": spelled}}
         found = ask(serve(answer(reply(content=None, tool_calls=[call]))).url)
         assert json.loads(found["message"]["tool_calls"][0]["function"]["arguments"]) == {"key": "***"}
+
+
+@pytest.mark.parametrize("secret", ["Bearer abcdefghijklmnop", "a\\b\\c\\defghijklmnopq", "sk live key of sixteen"])
+def test_no_told_text_makes_the_search_for_a_secret_long(secret: str) -> None:
+    start = time.process_time()
+    for filler in (" \\", "\\", " ", "\\ \\"):
+        one_line(secret[:6] + filler * 300_000, [secret])
+    assert time.process_time() - start < 10  # well below one second; a quadratic search takes hours
+    assert one_line(f"it is {secret}, and so on", [secret]) == "it is ***, and so on"
+    assert one_line(f"it is {json.dumps(secret)[1:-1]} here", [secret]) == "it is *** here"
+
+
+def test_a_secret_in_another_spelling_is_taken_out_of_the_reply(serve) -> None:
+    for spelled in (urllib.parse.quote(KEY, safe=""), b64encode(KEY.encode()).decode()):
+        assert ask(serve(answer(reply(content=f"it is {spelled}"))).url)["message"]["content"] == "it is ***"

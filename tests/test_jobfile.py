@@ -366,6 +366,8 @@ PROVIDER = [
     ("base_url: https://h, timeout: 2h", "more than 0 and at most 3600"),
     ("base_url: https://h, timeout: true", "expected a duration"),
     ("base_url: https://h, max_tokens: 0", "max_tokens: it must be more than 0"),
+    ("base_url: https://h, context_tokens: 2000, max_tokens: 2000", "context_tokens: a reply of 2000 tokens leaves no"),
+    ("base_url: https://h, extra_body: {api_key: abc}", "extra_body: api_key names a key"),
     ("base_url: https://h, max_completion_tokens: 0", "max_completion_tokens: it must be more than 0"),
     ("base_url: https://h, max_tokens: 5, max_completion_tokens: 5", "max_tokens and max_completion_tokens exclude"),
     ("base_url: https://h, temperature: 2.1", "temperature: expected a number from 0 to 2"),

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from scheduler.attempt import Order, accept, run_slice
-from scheduler.calls import AGAIN, TWICE, result_bytes
-from scheduler.checkpoint import hold
+from scheduler.calls import AGAIN, TWICE, answer_calls, result_bytes
+from scheduler.checkpoint import GROWTH, hold
 from scheduler.conversation import SYSTEM, encode
+from scheduler.document import MAX_BYTES
 from scheduler.doubts import find_doubts
 from scheduler.errors import AskFailed, RequestRefused
 from scheduler.job import Source
-from scheduler.state import State
+from scheduler.judgement import Call
+from scheduler.state import State, new_state
 from scheduler.tools import Tool, file_tools
 from scheduler.transcript import show_text
 from scheduler.turns import unframe
@@ -147,15 +149,76 @@ def test_results_of_two_replies_fit_into_the_context_beside_the_rest(tmp_path: P
 def test_whatever_is_read_the_next_request_is_not_too_large(line: str, task: str, tmp_path: Path) -> None:
     tools = folder_of(tmp_path, {f"f{n}.md": f"{n}\n" + f"{line}\n" * 4_000 for n in range(12)})
     path = tmp_path / "job.json"
-    shown = 0
     for start in (0, 4, 8):
         names = [f"docs/f{n}.md" for n in range(start, start + 4)]
         state = slice_of(path, lambda _, names=names: read(*names), tools, task=task, context_tokens=CONTEXT)
-        shown += sum(not message["content"].startswith("Error") for message in state["conversation"][-4:])
+    shown = sum(m["role"] == "tool" and not m["content"].startswith("Error") for m in state["conversation"])
     state = slice_of(path, lambda _: says("fin"), tools, task=task, context_tokens=CONTEXT)
     assert (state["status"], state["attempts"]) == ("done", 4)
     assert shown >= 3
     assert all(entry["request"]["tokens"] <= CONTEXT for entry in state["history"])
+
+
+@pytest.mark.parametrize("context", [2_048, 4_096, 8_192])
+def test_however_many_calls_a_reply_makes_the_next_request_fits(context: int, tmp_path: Path) -> None:
+    tools = folder_of(tmp_path, {f"f{n}.md": f"{n} short text" for n in range(96)})
+    path = tmp_path / "job.json"
+    for start in (0, 32, 64):
+        names = [f"docs/f{n}.md" for n in range(start, start + 32)]
+        state = slice_of(path, lambda _, names=names: read(*names), tools, context_tokens=context)
+        last = max(n for n, message in enumerate(state["conversation"]) if message["role"] == "assistant")
+        calls, results = state["conversation"][last]["tool_calls"], state["conversation"][last + 1 :]
+        assert [call["id"] for call in calls] == [result["tool_call_id"] for result in results]
+        missing = 32 - len(calls)
+        assert ("more calls of this reply are left out" in results[-1]["content"]) is bool(missing)
+        assert f"[{missing} more" in results[-1]["content"] or not missing
+    assert slice_of(path, lambda _: says("fin"), tools, context_tokens=context)["status"] == "done"
+
+
+def test_arguments_that_are_too_long_are_not_kept(tmp_path: Path) -> None:
+    tools = folder_of(tmp_path, {"a.md": "x"})
+    long = wants(("read_file", {"path": "docs/a.md" + "x" * 60_000}))
+    state = slice_of(tmp_path / "job.json", lambda _: long, tools, context_tokens=4_096)
+    assert state["conversation"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
+    assert "longer than 8192 characters" in state["conversation"][1]["content"]
+    assert slice_of(tmp_path / "job.json", lambda _: says("fin"), tools, context_tokens=4_096)["status"] == "done"
+
+
+def test_what_an_earlier_allowance_read_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "job.json").touch()
+    tools = folder_of(tmp_path, {"a.md": "the price is 9.90 EUR"})
+    first = slice_of(tmp_path / "one.json", lambda _: read("docs/a.md"), tools)
+    (tmp_path / "docs" / "a.md").write_text("the price is 12.50 EUR")
+    calls = [Call("c", "read_file", '{"path": "docs/a.md"}')]
+    message = {"role": "assistant", "content": None, "tool_calls": first["conversation"][0]["tool_calls"]}
+    [_, result], evidence = answer_calls(message, calls, tools, first, 10_000, lambda _: None)
+    assert result["content"].startswith(AGAIN)
+    renewed = new_state("the task", "m1") | {"conversation": first["conversation"]}
+    [_, result], evidence = answer_calls(message, calls, tools, renewed, 10_000, lambda _: None)
+    assert "12.50 EUR" in result["content"]
+    assert evidence == [{"file": "docs/a.md", "first": 1, "last": 1}]
+
+
+def test_a_document_without_room_for_a_reply_is_refused_before_anything_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    with pytest.raises(TimeoutError):
+        slice_of(path, raising(TimeoutError()))
+    with hold(path) as held:
+        state = held.load(lambda _: None)
+        assert state is not None
+        full = "x" * (MAX_BYTES - GROWTH)
+        turns = [{"role": "user", "content": text} for text in (full, "b", "c")]
+        held.replace(state | {"conversation": turns}, 1_772_442_000)
+    with pytest.raises(RequestRefused, match="the most that leave room for a reply"):
+        slice_of(path, lambda _: says("fin"), context_tokens=10_000)
+    assert json.loads(path.read_bytes())["attempts"] == 1
+
+
+def raising(error: Exception) -> Ask:
+    def ask(_: object) -> dict[str, Any]:
+        raise error
+
+    return ask
 
 
 def test_a_context_that_is_too_small_blocks_before_anything_is_counted(tmp_path: Path) -> None:
@@ -174,11 +237,8 @@ def test_a_request_that_was_refused_as_too_long_is_cut_or_blocked_and_never_repe
     for name in ("docs/f0.md", "docs/f1.md"):
         slice_of(path, lambda _, name=name: read(name), tools)
 
-    def too_long(_: object) -> dict[str, Any]:
-        raise AskFailed(outcome="context_too_long", reason="400: too long", billed="no")
-
     with pytest.raises(AskFailed):
-        slice_of(path, too_long, tools)
+        slice_of(path, raising(AskFailed(outcome="context_too_long", reason="400: too long", billed="no")), tools)
     before = path.read_bytes()
     with pytest.raises(RequestRefused, match="refused a request of"):
         slice_of(path, lambda _: says("fin"), tools)

@@ -26,10 +26,9 @@ def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> Non
     usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
     lines = (("a.md", 1, 2), ("b.md", 1, 1), ("a.md", 7, 9), ("a.md", 1, 2))
     evidence = [{"file": file, "first": first, "last": last} for file, first, last in lines]
-    state = spent(
-        "timeout", "answered", answer=f"two\nlines {EVIL[:-2]}", usage=usage, evidence=evidence, finish_reason="odd"
-    )
-    state["history"][1]["request"] = Sent(tokens=99, cut=["left out: look {}\x1b"])
+    state = spent("tool_calls", "answered", answer=f"two\nlines {EVIL[:-2]}", usage=usage, finish_reason="odd")
+    state["history"][0]["evidence"] = evidence
+    state["history"][1]["request"] = Sent(tokens=99, model="m1", window=None, cut=["left out: look {}\x1b"])
     call = {"id": "c", "type": "function", "function": {"name": "read_file", "arguments": '{"path": "a.md"}'}}
     state["conversation"] = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -42,7 +41,7 @@ def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> Non
         "done, 2 of 4 attempts, model m1",
         "task edited since",
         'assistant calls read_file {"path": "a.md"}',
-        "1. 2026-03-02T09:00:00Z to 2026-03-02T09:00:00Z: timeout; why",
+        "1. 2026-03-02T09:00:00Z to 2026-03-02T09:00:00Z: tool_calls; why",
         "tokens unknown",
         "12 tokens",
         "read a.md:1-2",
