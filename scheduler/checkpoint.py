@@ -6,9 +6,7 @@ The ledger's document is the truth; the file is its published face, and may be b
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,13 @@ from filelock import FileLock, Timeout
 
 from scheduler import flights
 from scheduler.database import patiently
-from scheduler.document import MAX_BYTES, InvalidDocument, digest, dump, parse
+from scheduler.document import MAX_BYTES, dump
 from scheduler.errors import (
     CheckpointBusy,
-    CheckpointUnknown,
-    LedgerDamaged,
     ReplyOrphaned,
     RequestRefused,
     ResumedError,
     StorageFailed,
-    UsageRefused,
 )
 from scheduler.files import (
     check_folder,
@@ -38,9 +33,9 @@ from scheduler.files import (
     reserved,
     translated,
 )
-from scheduler.job import checkpoint_name_fault
-from scheduler.ledger import NAME, Archive, Claim, Ledger, Record, Version, ledger_of, ledger_rows, read_record
+from scheduler.ledger import Archive, Claim, Ledger, Record, Version, ledger_of
 from scheduler.owner import this_process
+from scheduler.reader import document_of, is_behind, locate, peek
 from scheduler.rests import Verdict
 from scheduler.state import MAX_STEPS, Sent, State, admit, close, is_open, settle, utc
 
@@ -50,20 +45,6 @@ Emit = Callable[[dict[str, Any]], object]
 GROWTH = 2 * 1024 * 1024
 FULL = "its checkpoint has {size} bytes, and {most} are the most that leave room for a reply; resumed renew begins anew"
 SLACK = 256 * 1024
-
-
-def locate(path: Path | str) -> Path:
-    """Return the one name of a checkpoint: its folder's real path, and its file name as it is.
-
-    Raises UsageRefused on a name that could be the ledger's, a lock's or a sibling's, and on one that leads nowhere.
-    """
-    if fault := checkpoint_name_fault(Path(path).name):
-        raise UsageRefused(message=f"{path}: {fault}")
-    try:
-        return Path(os.path.realpath(Path(path).parent)) / Path(path).name
-    except OSError as error:
-        reason = f"the current folder cannot be told ({error.strerror}); name the file from / on"
-        raise UsageRefused(message=f"{path}: {reason}") from error
 
 
 @contextlib.contextmanager
@@ -104,66 +85,6 @@ def _holder(path: Path) -> str:
     return flights.holder(path, record)
 
 
-@dataclass(frozen=True, slots=True)
-class Peek:
-    """What a reader sees: the newest document (None where there is none), the ledger's record of it.
-
-    `behind` says that the file is missing or an earlier version.
-    """
-
-    state: State | None
-    record: Record | None
-    behind: bool
-
-
-def peek(path: Path | str) -> Peek:
-    """Read a checkpoint without a lock and without writing anything.
-
-    Raises CheckpointUnknown, LedgerDamaged, LedgerForeign, and the refusals of access and storage.
-    """
-    path = locate(path)
-    # The file first: a writer commits before it publishes, so the ledger read later knows whatever the file held.
-    body = read_regular(path, MAX_BYTES)
-    with ledger_rows(path.parent) as tx:
-        record = read_record(tx, path.with_name(NAME), path.name) if tx else None
-    behind = is_behind(path, body, record)
-    return Peek(_document(path, record), record, behind)
-
-
-def is_behind(path: Path, body: bytes | None, record: Record | None) -> bool:
-    """Tell whether the file is missing or an earlier version; raise CheckpointUnknown on bytes never published."""
-    if body is None or record is None:
-        if body is not None:
-            raise CheckpointUnknown(path=path, detail=_fault(body) or "the ledger beside it does not know it")
-        return record is not None
-    if digest(body) == record.version.digest:
-        return False
-    if digest(body) in record.digests:
-        return True
-    raise CheckpointUnknown(path=path, detail=_fault(body) or "a valid document, but none of this ledger's")
-
-
-def _fault(body: bytes) -> str | None:
-    try:
-        parse(body)
-    except InvalidDocument as error:
-        return str(error)
-    return None
-
-
-def _document(path: Path, record: Record | None) -> State | None:
-    if record is None:
-        return None
-    try:
-        state = parse(record.body)
-    except InvalidDocument as error:
-        raise LedgerDamaged(path=path.with_name(NAME), detail=f"the document of {path.name}: {error}") from error
-    if record.next_attempt > state["attempts"] + 1:
-        detail = f"{path.name} has {record.next_attempt - 1} admissions, its document counts {state['attempts']}"
-        raise LedgerDamaged(path=path.with_name(NAME), detail=detail)
-    return state
-
-
 class Checkpoint:
     """A checkpoint whose lock is held; every change is committed to the ledger first, then published."""
 
@@ -194,7 +115,7 @@ class Checkpoint:
         body = read_regular(self.path, MAX_BYTES)
         record = self.look()
         behind = is_behind(self.path, body, record)
-        state = _document(self.path, record)
+        state = document_of(self.path, record)
         if behind and record and state:
             remove_leftovers(self.path)
             publish(self.path, record.body)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from scheduler import offline
 from scheduler.attempt import Order
-from scheduler.checkpoint import locate
 from scheduler.errors import ProviderNotReady
 from scheduler.job import REHEARSAL, Job, JobFile
+from scheduler.reader import locate
 from scheduler.roster import Facts, Sighting
 from scheduler.text import is_utf8
 from scheduler.trigger import last_point, next_point

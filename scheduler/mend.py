@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from scheduler.checkpoint import Emit, hold, is_behind
+from scheduler.checkpoint import Emit, hold
 from scheduler.document import MAX_BYTES, InvalidDocument, check, digest, parse, read_object
 from scheduler.due import Plan
 from scheduler.errors import CheckpointUnknown, MaintenanceRefused, NotAFile
 from scheduler.files import exists, read_regular, translated, user_name
 from scheduler.ledger import NAME, Archive
+from scheduler.reader import is_behind
 from scheduler.rests import lift
 from scheduler.roster import note
 from scheduler.state import (

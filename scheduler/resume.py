@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.attempt import Ask, Order, accept, run_slice
-from scheduler.checkpoint import Emit, hold, peek
+from scheduler.checkpoint import Emit, hold
 from scheduler.errors import StateStale
+from scheduler.reader import peek
 from scheduler.state import MAX_STEPS, State
 from scheduler.tools import Tool, reference_tool
 

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from scheduler.attempt import accept, next_request
-from scheduler.checkpoint import Peek, peek
 from scheduler.doubts import plain_doubts
 from scheduler.due import Plan, known_model, next_due, order_of, plan_job, private_paths
 from scheduler.errors import ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
 from scheduler.owner import is_alive
+from scheduler.reader import Peek, peek
 from scheduler.report import JobRow, JobState, RestRow, Survey, edited_since
 from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen

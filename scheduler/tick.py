@@ -14,13 +14,14 @@ from typing import Any
 from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.calls import result_bytes
-from scheduler.checkpoint import Checkpoint, hold, peek
+from scheduler.checkpoint import Checkpoint, hold
 from scheduler.due import Plan, is_missed, model_of, order_of, owed_point, plan_job, private_paths
 from scheduler.errors import CheckpointMoved, EntryRefused, LedgerBusy, ProgramFault, ResumedError
 from scheduler.files import check_folder, make_folder
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Ledger, ledger_of
 from scheduler.owner import is_alive
+from scheduler.reader import peek
 from scheduler.report import problem_line
 from scheduler.roster import Facts, Seen, note, read_facts, read_seen
 from scheduler.sources import check_source, list_sources

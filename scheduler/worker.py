@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from scheduler.checkpoint import locate
 from scheduler.due import Plan
 from scheduler.job import Job, JobFile
 from scheduler.jobfile import DEMO, MANDAPI
+from scheduler.reader import locate
 from scheduler.tick import Turn
 from scheduler.tools import reference_tool
 

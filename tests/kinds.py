@@ -120,12 +120,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
         "reduce the length",
     ),
     "low credit by 400": (400, error("Your credit balance is too low"), "refused provider no", "credit balance"),
-    "a sentence beside choices null": (
-        200,
-        {"message": "overloaded", "choices": None},
-        "http_error none maybe",
-        "overl",
-    ),
+    "words beside null": (200, {"message": "overloaded", "choices": None}, "http_error none maybe", "overloaded"),
     "unknown parameter": (400, error("'stop' unknown", "unsupported_parameter"), "http_error none no", "'stop'"),
     "failed generation": (400, error("bad call", failed_generation="{"), "http_error none maybe", "400: bad call"),
     "unknown model in words": (400, error("The model `x` does not exist"), "refused model no", "does not exist"),

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from scheduler import load_state, resume_once
-from scheduler.checkpoint import hold, locate, peek
+from scheduler.checkpoint import hold
 from scheduler.document import digest, dump
 from scheduler.errors import (
     CheckpointBusy,
@@ -44,6 +44,7 @@ from scheduler.files import (
     reserved,
 )
 from scheduler.ledger import NAME, Claim
+from scheduler.reader import locate, peek
 from scheduler.state import Sent, admit, new_state, settle
 from tests.support import ROOT, wait_until
 

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from scheduler import resume_once
-from scheduler.checkpoint import hold, peek
+from scheduler.checkpoint import hold
 from scheduler.errors import CheckpointMoved, CheckpointUnknown, ModelChanged, TaskChanged
 from scheduler.jobfile import read_job_file
+from scheduler.reader import peek
 from scheduler.tick import Result, tick
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls
 

@@ -7,13 +7,13 @@ import os
 import sys
 from typing import Any
 
-from scheduler.checkpoint import peek
 from scheduler.cli.arguments import add_command, add_job
 from scheduler.cli.files import load, plan_of
 from scheduler.cli.output import BLOCKED, LATER, NO_PROGRESS, exit_code, first_code, log
 from scheduler.due import Plan, plan_job
 from scheduler.forecast import forecast, open_folders
 from scheduler.ledger import ledger_rows, read_archives
+from scheduler.reader import peek
 from scheduler.report import (
     check_header,
     outlook_text,
