@@ -30,9 +30,9 @@ def result_bytes(context_tokens: int | None) -> int:
 
 
 def reply_bytes(free_tokens: float) -> int:
-    """Return the most bytes of all tool results of one reply where the context has so many tokens for the conversation.
+    """Return the most bytes that one reply's calls and their results may take, of so many tokens for the conversation.
 
-    Those of two replies fill 9/10 of it: they stay word for word. With the calls themselves.
+    Two such replies, which stay word for word, fill 9/10 of it.
     """
     return max(0, int(min(REPLY_BYTES, free_tokens * BYTES_PER_TOKEN * 9 / 20)))
 
