@@ -68,7 +68,7 @@ def _attempt(entry: Attempt) -> Iterator[str]:
     ]
     yield f"  {'; '.join(part for part in parts if part)}"
     for phrase in entry["request"]["cut"] if "request" in entry else ():
-        yield f"     not in its request: {one_line(phrase, 200)}"
+        yield f"     cut from its request: {one_line(phrase, 200)}"
 
 
 def state_lines(state: State) -> str:

@@ -104,7 +104,7 @@ def test_after_compaction_the_answer_still_rests_on_the_right_reference(number: 
     assert find_doubts(state, reads=True) == []
     page = show_text(state, 4, "/x", rehearsal=False, edited=False, reads=True)
     assert f"docs/{right}: lines 1-41" in page
-    assert all(f"not in its request: {phrase}" in page for phrase in cut)
+    assert all(f"cut from its request: {phrase}" in page for phrase in cut)
     assert files[right].rstrip() in "\n".join(m["content"] for m in state["conversation"] if m["role"] == "tool")
 
 

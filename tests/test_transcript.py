@@ -48,7 +48,7 @@ def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> Non
         "ANSWER (unreviewed)\n  two\n  lines",
         "EVIDENCE\n  a.md: lines 1-2, 7-9\n  b.md: lines 1-1\n  DOUBT: finish reason odd is unknown",
         "2. 2026-03-02T09:00:00Z to 2026-03-02T09:00:00Z: answered",
-        "     not in its request: left out: look {}\\x1b",
+        "     cut from its request: left out: look {}\\x1b",
     ):
         assert words in page
 
