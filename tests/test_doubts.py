@@ -43,6 +43,7 @@ def test_identifiers_that_stand_in_nothing_that_was_read_are_named() -> None:
     many = find_doubts(done(" ".join(f"ORD-{n}" for n in range(100, 150))), reads=False)
     assert many[0].count("ORD-") == 20
     assert "30 more" in many[0]
+    assert "more" not in find_doubts(done(" ".join(f"ORD-{n}" for n in range(100, 120))), reads=False)[0]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,25 @@ def test_an_answer_without_reading_is_told_where_there_was_something_to_read() -
     assert find_doubts(done("fin", *READ), reads=True) == []  # read in an earlier allowance, conversation kept
 
 
+def test_the_name_of_a_file_that_was_read_is_a_ground() -> None:
+    assert find_doubts(done("It stands in docs/a.md.", read=(LINES,)), reads=True) == []
+
+
 CALLS_AS_TEXT = [
+    # each way of beginning one, alone
+    *("<tool_call>", "</tool_call>", "<tool_calls>", "<function=f>", "<function_calls>", "<function f>", "<invoke f>"),
+    *(
+        "<|python_tag|>f",
+        "[TOOL_CALLS]f",
+        "<|tool_call",
+        "<|tool\u2581call",
+        "<\uff5ctool_call",
+        "<|channel|>commentary",
+    ),
+    *("list_files()", "read_file {}", "search_files  (", "read_reference\n{"),
+    *(f'{{"{key}": "f", "{given}": ' for key in ("name", "function") for given in ("arguments", "parameters", "args")),
+    *('"tool_calls": [', '{"type": "function"'),
+    # whole ones
     '<tool_call>\n{"name": "read_file", "arguments": {"path": "a.md"}}\n</tool_call>',
     '{"name": "read_file", "arguments": {"path": "a.md"}}',
     '```json\n{ "name": "lookup", "parameters": {} }\n```',

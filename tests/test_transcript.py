@@ -34,11 +34,13 @@ def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> Non
     state["conversation"] = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": EVIL},
+        {"role": "user", "content": "go\non"},
     ]
     page = show_text(state, 4, "/x/a.json", rehearsal=True, edited=True, reads=True)
     assert tame(page)
     for words in (
         "REHEARSAL",
+        "\n  user: go\n    on\n\nATTEMPTS\n",
         "done, 2 of 4 attempts, model m1",
         "task edited since",
         'assistant calls read_file {"path": "a.md"}',
