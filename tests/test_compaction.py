@@ -22,7 +22,7 @@ from scheduler.turns import Result, read_turns, render, tool_message, unframe
 from tests.test_turns import asks, call, faults, says
 
 NOW = "2026-03-02T09:00:00Z"
-LOG = "\n".join(f"2026-03-0{n % 9 + 1} order ORD-{n:05} took {n} ms, see logs/part{n}.log" for n in range(60))
+LOG = "\n".join(f"2026-03-0{n % 9 + 1} order ORD-{n:05} took {n} ms → see logs/part{n}.log" for n in range(60))
 
 
 def reading(number: int, text: str = LOG, name: str = "") -> list[Message]:
@@ -105,6 +105,15 @@ def test_the_last_two_turns_stay_word_for_word_however_little_room_there_is() ->
     assert fit(read_turns(FOUR[4:]), -math.inf).cut == ()
 
 
+def test_a_turn_of_text_that_is_left_out_is_named_by_its_role_and_length() -> None:
+    view = fit(read_turns([says("x" * 300, "user"), says("y" * 40), *FOUR[4:]]), -math.inf)
+    assert view.cut == (
+        "left out: a turn of the user, 300 characters",
+        "left out: a turn of the assistant, 40 characters",
+    )
+    assert "Tools that were called in them: none." in view.note
+
+
 @pytest.mark.parametrize("roles", [("assistant", "user"), ("assistant", "assistant"), ("user", "user")])
 def test_so_many_turns_of_text_go_that_the_rest_fits(roles: tuple[str, str]) -> None:
     turns = read_turns([says("word " * 20, roles[number % 2]) for number in range(400)])
@@ -157,6 +166,15 @@ def test_a_request_keeps_to_the_context_and_nothing_stored_is_lost() -> None:
     assert dump(state) == before
 
 
+def test_a_body_has_at_most_8_mib_and_a_longer_conversation_is_cut_to_fit() -> None:
+    room = 8 * 1024 * 1024 - len(encode({"text": ""}))
+    assert len(encode({"text": "x" * room})) == 8 * 1024 * 1024
+    with pytest.raises(RequestRefused, match=f"{8 * 1024 * 1024 + 1} bytes"):
+        encode({"text": "x" * (room + 1)})
+    fitted = built(state_of([says("x" * 3 * 1024 * 1024, "user") for _ in range(4)]))
+    assert len(fitted.cut) == 2
+
+
 def test_the_longest_reply_counts_too() -> None:
     state = state_of([])
     plain = built(state).tokens
@@ -188,6 +206,14 @@ def test_after_a_refusal_as_too_long_the_next_request_is_half_as_large() -> None
     assert smaller.tokens <= whole * 0.62  # the last two of four equal turns stay
     assert smaller.cut
     assert built(state_of(copy.deepcopy(FOUR))).cut == ()
+
+
+def test_a_refusal_of_a_request_whose_size_nobody_stored_changes_nothing() -> None:
+    state = state_of(copy.deepcopy(FOUR))
+    whole = built(state)
+    state["history"][0]["outcome"] = "context_too_long"
+    del state["history"][0]["request"]
+    assert built(parse(dump(state))) == whole
 
 
 def test_what_was_refused_as_too_long_is_never_sent_again_as_large() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.conversation import SYSTEM, Frame
+from scheduler.conversation import SYSTEM, Frame, encode
 from scheduler.conversation import build_request as build
 from scheduler.document import dump, parse
 from scheduler.judgement import MOST_CALLS, judge, read_usage
@@ -123,6 +123,10 @@ def test_last_attempt_omit_leaves_the_tools_out_of_the_last_request_only() -> No
     assert build_request(new_state("task", "m1"), 3, frame)["tool_choice"] == "auto"
 
 
+def test_the_body_is_utf8_and_never_a_stream() -> None:
+    assert encode({"model": "é", "seed": None}) == '{"model": "é", "stream": false}'.encode()
+
+
 def test_max_tokens_is_sent_where_it_is_given() -> None:
     assert (
         build_request(new_state("task", "m1"), 1, Frame(max_attempts=4, options={"max_tokens": 64}))["max_tokens"] == 64
@@ -222,6 +226,14 @@ def test_what_a_reply_amounts_to(reply: Any, outcome: str) -> None:
     )
     assert settled["status"] == ("done" if outcome == "answered" else "ready")
     assert parse(dump(settled)) == settled
+
+
+def test_a_reply_as_large_as_it_may_be_is_taken() -> None:
+    assert judge(said("x" * 4 * 1024 * 1024), counted(), 4).outcome == "answered"
+    assert len(judge(asked(*[call(f"c{n}") for n in range(32)]), counted(), 4).calls) == 32
+    most = {"prompt_tokens": 0, "completion_tokens": 2**53}
+    assert read_usage(most) == {**most, "total_tokens": 2**53}
+    assert read_usage({"prompt_tokens": 1, "completion_tokens": 2**53}) is None
 
 
 def test_a_tool_call_in_the_last_request_is_neither_run_nor_kept() -> None:

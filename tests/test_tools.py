@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.calls import Called, call_tool
+from scheduler.calls import Called, call_tool, result_room
 from scheduler.errors import SourceRefused
 from scheduler.job import Source
 from scheduler.sources import DEPTH, ENTRIES, check_source, list_sources
@@ -871,6 +871,11 @@ def test_an_unknown_tool_names_the_known_ones(shop: Shop, name: str) -> None:
     called.text.encode()
 
 
+def test_where_there_is_no_tool_or_no_argument_the_error_says_so() -> None:
+    assert call_tool([], "x", "{}").text.endswith("The tools are: none.")
+    assert "made takes no arguments." in call_tool(made(lambda _: "x"), "made", "[]").text
+
+
 def made(call: Callable[[Mapping[str, Any]], Any], **properties: Any) -> list[Tool]:
     return [Tool("made", "A tool.", {"type": "object", "properties": properties}, call)]
 
@@ -904,12 +909,17 @@ def test_a_result_that_is_no_text_is_an_error_result(result: Any) -> None:
 
 
 def test_any_tools_result_is_capped_at_a_line_end() -> None:
-    called = call_tool(made(lambda _: "äöü line\n" * 20_000), "made", "")
+    called = call_tool(made(lambda _: "äöü lines\n" * 20_000), "made", "")
     assert called.ok
     assert len(called.text.encode()) <= RESULT_BYTES
     *lines, last = called.text.splitlines()
-    assert set(lines) == {"äöü line", ""}
-    assert last.endswith("of 240000 bytes are shown]")
+    assert set(lines) == {"äöü lines", ""}
+    assert last.endswith("of 260000 bytes are shown]")
+
+
+def test_results_have_64_kib_each_and_256_together_or_3_eighths_of_the_context() -> None:
+    assert result_room(None) == result_room(10**9) == (64 * 1024, 256 * 1024)
+    assert result_room(8_000) == (4_500, 9_000)  # at 3 bytes a token
 
 
 def test_a_result_is_always_utf8() -> None:
