@@ -105,6 +105,15 @@ def test_the_last_two_turns_stay_word_for_word_however_little_room_there_is() ->
     assert fit(read_turns(FOUR[4:]), -math.inf).cut == ()
 
 
+def test_what_was_cut_is_told_in_the_order_of_the_turns() -> None:
+    names = "\n".join(f"ORD-{n:05}" for n in range(60))  # a stub with all of them would be longer
+    turns = read_turns([*reading(0, names), *reading(1), *reading(2), *reading(3)])
+    whole = size(render(turns))
+    views = [fit(turns, room) for room in range(whole, whole // 2, -50)]
+    cut = next(view.cut for view in views if len(view.cut) == 2)
+    assert ["logs/0.log" in phrase for phrase in cut] == [True, False]
+
+
 def test_a_turn_of_text_that_is_left_out_is_named_by_its_role_and_length() -> None:
     view = fit(read_turns([says("x" * 300, "user"), says("y" * 40), *FOUR[4:]]), -math.inf)
     assert view.cut == (

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scheduler.conversation import SYSTEM, Frame, encode
 from scheduler.conversation import build_request as build
 from scheduler.document import dump, parse
+from scheduler.errors import RequestRefused
 from scheduler.judgement import MOST_CALLS, judge, read_usage
 from scheduler.state import Message, State, admit, new_state, settle
 from scheduler.text import well_formed
@@ -50,6 +51,14 @@ def asked(*calls: Any, **message: Any) -> dict[str, Any]:
 def said(content: Any, finish: Any = "stop", **message: Any) -> dict[str, Any]:
     """A reply without tool calls."""
     return {"message": {"role": "assistant", "content": content, **message}, "finish_reason": finish}
+
+
+def nested(depth: int) -> list[Any]:
+    """Lists within each other."""
+    inner: list[Any] = []
+    for _ in range(depth):
+        inner = [inner]
+    return inner
 
 
 # ---- the request
@@ -127,6 +136,11 @@ def test_the_body_is_utf8_and_never_a_stream() -> None:
     assert encode({"model": "é", "seed": None}) == '{"model": "é", "stream": false}'.encode()
 
 
+def test_what_is_too_nested_for_json_is_refused() -> None:
+    with pytest.raises(RequestRefused, match="it is not JSON"):
+        encode({"seed": nested(100_000)})
+
+
 def test_max_tokens_is_sent_where_it_is_given() -> None:
     assert (
         build_request(new_state("task", "m1"), 1, Frame(max_attempts=4, options={"max_tokens": 64}))["max_tokens"] == 64
@@ -138,6 +152,8 @@ def test_the_readable_files_are_listed_with_their_sizes_but_not_in_the_last_requ
     first = build_request(new_state("task", "m1"), 1, frame)["messages"][1]["content"]
     assert "\n- docs/a {x}.md (12 bytes)\n- b.md (0 bytes)\n- and " in first
     assert "7" in first.rpartition("\n- and ")[2]
+    whole = Frame(files=[("b.md", 0)], max_attempts=4)
+    assert build_request(new_state("task", "m1"), 1, whole)["messages"][1]["content"].endswith("\n- b.md (0 bytes)")
     last = build_request(new_state("task", "m1"), 4, frame)["messages"][1]["content"]
     assert "a {x}.md" not in last
 
@@ -364,8 +380,18 @@ def test_fields_of_the_provider_do_not_join_a_plain_answer() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), {1, 2}, "\ud800", [[[]] * 90], ("a",), {1: "a"}, {1: "a", "1": "b"}],
-    ids=["NaN", "set", "surrogate", "too nested", "tuple", "number as key", "keys that become one"],
+    [float("nan"), float("inf"), {1, 2}, "\ud800", [[[]] * 90], nested(100_000), ("a",), {1: "a"}, {1: "a", "1": "b"}],
+    ids=[
+        "NaN",
+        "infinity",
+        "set",
+        "surrogate",
+        "too nested",
+        "far too nested",
+        "tuple",
+        "number as key",
+        "keys that become one",
+    ],
 )
 def test_a_field_that_would_not_come_back_the_same_is_left_out(value: Any) -> None:
     judged = judge(asked(call(), own=value), counted(), 4)
@@ -419,6 +445,8 @@ def test_whatever_stands_in_a_reply_it_is_judged_and_never_raises(value: Any, pl
     [
         ({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}, (9, 3, 12)),
         ({"prompt_tokens": 9, "completion_tokens": 3}, (9, 3, 12)),
+        ({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 15}, (9, 3, 15)),
+        ({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": "12"}, None),
         ({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": None}, (9, 3, 12)),
         ({"prompt_tokens": 0, "completion_tokens": 0, "prompt_tokens_details": {"cached_tokens": None}}, (0, 0, 0)),
         *((odd, None) for odd in (None, {}, [], "12", 12)),

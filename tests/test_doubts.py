@@ -123,7 +123,8 @@ def test_a_tool_call_written_as_text_is_told(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["The name of the function is f.", '{"name": "Ann", "age": 3}', "I read the files.", "a < b"]
+    "answer",
+    ["The name of the function is f.", '{"name": "Ann", "age": 3}', "I read the files.", "a < b", "my_read_file(1)"],
 )
 def test_plain_answers_are_no_calls(answer: str) -> None:
     assert CALL_AS_TEXT not in find_doubts(done(answer), reads=False)

@@ -101,6 +101,10 @@ def test_an_identifier_counts_as_read_only_as_a_whole(said: str, read: str, miss
     assert unfounded(said, ["other text", read]) == missing
 
 
+def test_of_very_many_identifiers_the_first_two_thousand_are_looked_up() -> None:
+    assert unfounded(" ".join(f"ORD-{n}" for n in range(2_500)), []) == [f"ORD-{n}" for n in range(2_000)]
+
+
 @pytest.mark.parametrize(
     "piece",
     [

@@ -64,6 +64,8 @@ def test_an_answer_without_reading_is_marked_and_a_new_job_has_nothing_to_show()
     page = show_text(new_state("t", "m1"), 4, "/x", rehearsal=False, edited=False, reads=True)
     assert page.count("(none)") == 2
     assert "ANSWER" not in page
+    assert "REHEARSAL" not in page
+    assert "edited" not in page
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,12 @@ def test_the_state_in_two_lines_and_whether_it_goes_on(state: State, words: str,
     assert words in state_lines(state)
     assert tame(state_lines(state))
     assert made_progress(state) is progress
+
+
+def test_an_attempt_in_flight_is_shown_as_open() -> None:
+    flying = admit(new_state("t", "m1"), 1, point=None, started=NOW)
+    page = show_text(flying, 4, "/x", rehearsal=False, edited=False, reads=False)
+    assert f"  1. {NOW} to (open): in flight; billed: " in page
 
 
 def test_what_was_set_aside_is_listed_with_why_and_by_whom() -> None:
