@@ -200,6 +200,7 @@ def test_who_changes_a_request_changes_nothing_that_is_stored() -> None:
         (said("fin", "content_filter"), "filtered"),
         (said("", "content_filter"), "filtered"),
         (said(None, refusal="I cannot"), "filtered"),
+        (said(" \n", refusal="I cannot"), "filtered"),
         (said(""), "empty"),
         (said("  \n\u00a0\t"), "empty"),
         (said(None), "empty"),
@@ -364,7 +365,8 @@ def test_fields_of_the_provider_stay_on_a_message_with_calls_byte_for_byte() -> 
         "reasoning_details": [{"text": "x", "n": 1.5, "none": None}],
         "signed": True,
     }
-    judged = judge(asked(call(), **own, refusal=None, audio={"id": "a"}, annotations=[]), counted(), 4)
+    unkept = {"refusal": "", "audio": {"id": "a"}, "annotations": [], "function_call": {"name": "f", "arguments": ""}}
+    judged = judge(asked(call(), **own, **unkept), counted(), 4)
     assert judged.message is not None
     stored = judged.message
     assert {name: stored[name] for name in own} == own

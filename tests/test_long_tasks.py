@@ -187,6 +187,8 @@ def test_what_an_order_says_reaches_the_request(tmp_path: Path) -> None:
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
     ]
     assert "tools" not in sent[1]
+    slice_of(tmp_path / "whole.json", ask, tools, files=[("docs/a.md", 7)])
+    assert sent[2]["messages"][1]["content"].endswith("- docs/a.md (7 bytes)")
 
 
 def test_an_idempotent_order_names_each_attempt_and_nothing_of_it_is_in_the_body(tmp_path: Path) -> None:

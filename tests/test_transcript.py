@@ -42,6 +42,7 @@ def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> Non
         "REHEARSAL",
         "\n  user: go\n    on\n\nATTEMPTS\n",
         "done, 2 of 4 attempts, model m1",
+        "\n\nTASK\n  task ",
         "task edited since",
         'assistant calls read_file {"path": "a.md"}',
         "1. 2026-03-02T09:00:00Z to 2026-03-02T09:00:00Z: timeout; why",
