@@ -28,6 +28,7 @@ FOUND = [
     ("3 days, then 3 days, 3  days", ["3 days"]),
     ("Standard shipping takes three to five working days. It isn't free, e.g. and/or i.e. I/O.", []),
     ("1, 2 and 12 of them. Yes!", []),
+    ("All 3 marching, 2 mayors, 5 timed", []),
     ("", []),
 ]
 

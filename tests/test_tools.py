@@ -18,9 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.calls import Called, call_tool, result_room
+from scheduler.calls import TWICE, Called, answer_calls, call_tool, result_room
 from scheduler.errors import SourceRefused
 from scheduler.job import Source
+from scheduler.judgement import Call
 from scheduler.sources import DEPTH, ENTRIES, check_source, list_sources
 from scheduler.tools import (
     FILE_BYTES,
@@ -920,6 +921,18 @@ def test_any_tools_result_is_capped_at_a_line_end() -> None:
 def test_results_have_64_kib_each_and_256_together_or_3_eighths_of_the_context() -> None:
     assert result_room(None) == result_room(10**9) == (64 * 1024, 256 * 1024)
     assert result_room(8_000) == (4_500, 9_000)  # at 3 bytes a token
+
+
+def test_a_result_of_one_long_line_is_capped_within_it() -> None:
+    text = call_tool(made(lambda _: "x" * 100_000), "made", "").text
+    assert text.startswith("x" * 60_000)
+    assert len(text) <= RESULT_BYTES
+
+
+def test_a_call_is_the_same_in_whatever_order_its_arguments_stand() -> None:
+    calls = [Call("a", "made", '{"x": 1, "y": 2}'), Call("b", "made", '{"y":2,"x":1}')]
+    messages, _ = answer_calls(calls, made(lambda _: "z", x={}, y={}), [], result_room(None), lambda _: None)
+    assert [message["content"] for message in messages] == ["z", TWICE]
 
 
 def test_a_result_is_always_utf8() -> None:

@@ -38,6 +38,7 @@ def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> Non
     ]
     page = show_text(state, 4, "/x/a.json", rehearsal=True, edited=True, reads=True)
     assert tame(page)
+    assert "None" not in page
     for words in (
         "REHEARSAL",
         "\n  user: go\n    on\n\nATTEMPTS\n",
@@ -76,7 +77,7 @@ def test_an_answer_without_reading_is_marked_and_a_new_job_has_nothing_to_show()
         (spent("timeout"), "last attempt: timeout: why", False),
         (spent("tool_calls"), "last attempt: tool_calls", True),
         (spent("timeout", "length"), "state: ready, 2 attempts", True),
-        (spent("answered", answer="fin"), "answer (unreviewed): fin", True),
+        (spent("answered", answer=f"fin {EVIL[:-2]}"), "answer (unreviewed): fin", True),
         (spent("timeout", "timeout", "timeout", "tool_calls"), "state: exhausted, 4 attempts", False),
     ],
 )
