@@ -97,14 +97,14 @@ def _bytes(value: Mapping[str, Any]) -> int:
 
 
 def _known_results(state: State) -> dict[tuple[str, str], str]:
-    """Return what each call of these attempts gave first, errors and notes of ours left out.
+    """Return what each call of these attempts gave first, errors left out.
 
     What stands in the conversation from before them, of an earlier allowance or of another program, may have changed.
     """
     known: dict[tuple[str, str], str] = {}
     for turn in recent_calls(state):
         for result in turn.results:
-            if not result.failed and result.text != TWICE:
+            if not result.failed:
                 known.setdefault(_identity(result.name, result.arguments), result.text)
     return known
 
@@ -148,10 +148,11 @@ def _capped(text: str) -> str:
 
 def _arguments(tool: Tool, text: str, tools: Sequence[Tool]) -> dict[str, Any]:
     """Read the arguments of a call; blank text means none, and so does null for an optional one."""
-    if len(text) > MOST_ARGUMENTS:
-        raise ToolFailed(f"The arguments are longer than {MOST_ARGUMENTS} characters.")
     properties, required = tool.parameters.get("properties", {}), tool.parameters.get("required", ())
     takes = ", ".join(f"{name}{'' if name in required else ' (optional)'}" for name in properties) or "no arguments"
+    if len(text) > MOST_ARGUMENTS:
+        fault = f"The arguments are longer than {MOST_ARGUMENTS} characters"
+        raise ToolFailed(f"{fault}. {tool.name} takes {takes}.{_offer(tools)}")
     try:
         sent = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):

@@ -7,7 +7,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.identifiers import by_variety, find_identifiers
@@ -40,7 +40,7 @@ class View:
 
     turns: tuple[Turn, ...]
     left_out: tuple[Turn, ...] = ()
-    cut: tuple[str, ...] = field(default=())
+    cut: tuple[str, ...] = ()
 
     @property
     def note(self) -> str:
@@ -120,7 +120,7 @@ def _bytes(messages: Iterable[Message]) -> int:
 
 def _describe(turn: Turn) -> str:
     calls: Iterable[str] = map(_name, turn.results)
-    return ", ".join(calls) or f"a turn of the {turn.message['role']}, {len(turn.message['content'] or '')} characters"
+    return ", ".join(calls) or f"a turn of the {turn.message['role']}, {len(turn.message['content'])} characters"
 
 
 def _name(result: Result) -> str:

@@ -16,7 +16,7 @@ CALL_AS_TEXT: Final = "it holds a tool call written as text, which was not run"
 UNFOUNDED: Final = "in nothing that was read, nor in the task: {names}"
 PART: Final = "an earlier reply was cut, and its part is not in the answer"
 UNKNOWN_FINISH: Final = "finish reason {finish} is unknown"
-KNOWN_FINISHES: Final = frozenset({"stop", "eos", "end_turn", "length", "content_filter", "tool_calls", ""})
+KNOWN_FINISHES: Final = frozenset({"stop", "eos", "end_turn", ""})  # others make no answer
 MOST_NAMES: Final = 20
 
 # How models write a call that their server did not read as one: tags, special tokens, or the bare JSON.

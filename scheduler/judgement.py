@@ -40,7 +40,7 @@ class Judgement:
     outcome: Outcome
     reason: str | None = None
     message: Message | None = None
-    calls: Sequence[Call] = field(default=())
+    calls: Sequence[Call] = ()
     answer: str | None = None
 
 

@@ -30,7 +30,7 @@ CLOSE = "[end {tag}]"
 ERROR = "Error: "
 
 _ODD_NAME = re.compile(r"[^A-Za-z0-9_-]")
-USUAL = frozenset({"role", "content", "tool_calls", "name"})
+USUAL = frozenset({"role", "content", "name"})  # the calls stand in the results
 _OF_CALLS = frozenset({"id", "type", "function"})
 
 

@@ -22,7 +22,7 @@ from scheduler.turns import Result, read_turns, render, tool_message, unframe
 from tests.test_turns import asks, call, faults, says
 
 NOW = "2026-03-02T09:00:00Z"
-LOG = "\n".join(f"2026-03-0{n % 9 + 1} order ORD-{n:05} took {n} ms, see logs/part{n}.log" for n in range(60))
+LOG = "\n".join(f"2026-03-0{n % 9 + 1} order ORD-{n:05} took {n} ms → see logs/part{n}.log" for n in range(60))
 
 
 def reading(number: int, text: str = LOG, name: str = "") -> list[Message]:
@@ -79,7 +79,8 @@ def test_a_stub_names_tool_arguments_size_identifiers_and_how_to_read_it_again()
     every, few = stub_of(LOG).text, stub_of(LOG, 1 / 8).text
     assert set(find_identifiers(LOG)) <= set(find_identifiers(every))
     assert len(few) < len(LOG) // 6 + 200
-    assert re.search(r", and \d+ more", few)
+    assert re.search(r", and [1-9]\d* more", few)
+    assert " more" not in every
     rare = stub_of(f"{LOG}\nthe reference is REF-77Q at 9.90 EUR", 1 / 8).text  # of each kind the first come first
     assert "REF-77Q" in rare
     assert "9.90 EUR" in rare
@@ -110,6 +111,24 @@ def test_the_last_two_turns_stay_word_for_word_however_little_room_there_is() ->
     view = fit(read_turns(FOUR), -math.inf)
     assert render(view.turns) == render(read_turns(FOUR[4:]))
     assert fit(read_turns(FOUR[4:]), -math.inf).cut == ()
+
+
+def test_what_was_cut_is_told_in_the_order_of_the_turns() -> None:
+    names = "\n".join(f"ORD-{n:05}" for n in range(60))  # a stub with all of them would be longer
+    turns = read_turns([*reading(0, names), *reading(1), *reading(2), *reading(3)])
+    whole = size(render(turns))
+    views = [fit(turns, room) for room in range(whole, whole // 2, -50)]
+    cut = next(view.cut for view in views if len(view.cut) == 2)
+    assert ["logs/0.log" in phrase for phrase in cut] == [True, False]
+
+
+def test_a_turn_of_text_that_is_left_out_is_named_by_its_role_and_length() -> None:
+    view = fit(read_turns([says("x" * 300, "user"), says("y" * 40), *FOUR[4:]]), -math.inf)
+    assert view.cut == (
+        "left out: a turn of the user, 300 characters",
+        "left out: a turn of the assistant, 40 characters",
+    )
+    assert "Tools that were called in them: none." in view.note
 
 
 @pytest.mark.parametrize("roles", [("assistant", "user"), ("assistant", "assistant"), ("user", "user")])
@@ -162,6 +181,15 @@ def test_a_request_keeps_to_the_context_and_nothing_stored_is_lost() -> None:
         assert faults(fitted.request["messages"][2:]) == []
         assert bool(fitted.sent["cut"]) is (tokens < whole.sent["tokens"])
     assert dump(state) == before
+
+
+def test_a_body_has_at_most_8_mib_and_a_longer_conversation_is_cut_to_fit() -> None:
+    room = 8 * 1024 * 1024 - len(encode({"text": ""}))
+    assert len(encode({"text": "x" * room})) == 8 * 1024 * 1024
+    with pytest.raises(RequestRefused, match=f"{8 * 1024 * 1024 + 1} bytes"):
+        encode({"text": "x" * (room + 1)})
+    fitted = built(state_of([says("x" * 3 * 1024 * 1024, "user") for _ in range(4)]))
+    assert len(fitted.sent["cut"]) == 2
 
 
 def test_the_longest_reply_counts_too() -> None:
@@ -226,6 +254,14 @@ def test_after_a_refusal_as_too_long_the_next_request_is_half_as_large() -> None
     assert smaller.sent["tokens"] <= whole * 0.62  # the last two of four equal turns stay
     assert smaller.sent["cut"]
     assert built(state_of(copy.deepcopy(FOUR))).sent["cut"] == []
+
+
+def test_a_refusal_of_a_request_whose_size_nobody_stored_changes_nothing() -> None:
+    state = state_of(copy.deepcopy(FOUR))
+    whole = built(state)
+    state["history"][0]["outcome"] = "context_too_long"
+    del state["history"][0]["request"]
+    assert built(parse(dump(state))) == whole
 
 
 def test_what_was_refused_as_too_long_is_never_sent_again_as_large() -> None:

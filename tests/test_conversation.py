@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.conversation import SYSTEM, Frame
+from scheduler.conversation import SYSTEM, Frame, encode
 from scheduler.conversation import build_request as build
 from scheduler.document import dump, parse
+from scheduler.errors import RequestRefused
 from scheduler.judgement import MOST_CALLS, judge, read_usage
 from scheduler.state import Message, State, admit, new_state, settle
 from scheduler.text import well_formed
@@ -50,6 +51,14 @@ def asked(*calls: Any, **message: Any) -> dict[str, Any]:
 def said(content: Any, finish: Any = "stop", **message: Any) -> dict[str, Any]:
     """A reply without tool calls."""
     return {"message": {"role": "assistant", "content": content, **message}, "finish_reason": finish}
+
+
+def nested(depth: int) -> list[Any]:
+    """Lists within each other."""
+    inner: list[Any] = []
+    for _ in range(depth):
+        inner = [inner]
+    return inner
 
 
 # ---- the request
@@ -123,6 +132,15 @@ def test_last_attempt_omit_leaves_the_tools_out_of_the_last_request_only() -> No
     assert build_request(new_state("task", "m1"), 3, frame)["tool_choice"] == "auto"
 
 
+def test_the_body_is_utf8_and_never_a_stream() -> None:
+    assert encode({"model": "é", "seed": None}) == '{"model": "é", "stream": false}'.encode()
+
+
+def test_what_is_too_nested_for_json_is_refused() -> None:
+    with pytest.raises(RequestRefused, match="it is not JSON"):
+        encode({"seed": nested(100_000)})
+
+
 def test_max_tokens_is_sent_where_it_is_given() -> None:
     assert (
         build_request(new_state("task", "m1"), 1, Frame(max_attempts=4, options={"max_tokens": 64}))["max_tokens"] == 64
@@ -134,6 +152,8 @@ def test_the_readable_files_are_listed_with_their_sizes_but_not_in_the_last_requ
     first = build_request(new_state("task", "m1"), 1, frame)["messages"][1]["content"]
     assert "\n- docs/a {x}.md (12 bytes)\n- b.md (0 bytes)\n- and " in first
     assert "7" in first.rpartition("\n- and ")[2]
+    whole = Frame(files=[("b.md", 0)], max_attempts=4)
+    assert build_request(new_state("task", "m1"), 1, whole)["messages"][1]["content"].endswith("\n- b.md (0 bytes)")
     last = build_request(new_state("task", "m1"), 4, frame)["messages"][1]["content"]
     assert "a {x}.md" not in last
 
@@ -180,6 +200,7 @@ def test_who_changes_a_request_changes_nothing_that_is_stored() -> None:
         (said("fin", "content_filter"), "filtered"),
         (said("", "content_filter"), "filtered"),
         (said(None, refusal="I cannot"), "filtered"),
+        (said(" \n", refusal="I cannot"), "filtered"),
         (said(""), "empty"),
         (said("  \n\u00a0\t"), "empty"),
         (said("\u200b\ufeff\u2060"), "empty"),
@@ -224,6 +245,14 @@ def test_what_a_reply_amounts_to(reply: Any, outcome: str) -> None:
     )
     assert settled["status"] == ("done" if outcome == "answered" else "ready")
     assert parse(dump(settled)) == settled
+
+
+def test_a_reply_as_large_as_it_may_be_is_taken() -> None:
+    assert judge(said("x" * 4 * 1024 * 1024), counted(), 4).outcome == "answered"
+    assert len(judge(asked(*[call(f"c{n}") for n in range(32)]), counted(), 4).calls) == 32
+    most = {"prompt_tokens": 0, "completion_tokens": 2**53}
+    assert read_usage(most) == {**most, "total_tokens": 2**53}
+    assert read_usage({"prompt_tokens": 1, "completion_tokens": 2**53}) is None
 
 
 def test_a_tool_call_in_the_last_request_is_neither_run_nor_kept() -> None:
@@ -349,7 +378,8 @@ def test_fields_of_the_provider_stay_on_a_message_with_calls_byte_for_byte() -> 
         "reasoning_details": [{"text": "x", "n": 1.5, "none": None}],
         "signed": True,
     }
-    judged = judge(asked(call(), **own, refusal=None, audio={"id": "a"}, annotations=[]), counted(), 4)
+    unkept = {"refusal": "", "audio": {"id": "a"}, "annotations": [], "function_call": {"name": "f", "arguments": ""}}
+    judged = judge(asked(call(), **own, **unkept), counted(), 4)
     assert judged.message is not None
     stored = judged.message
     assert {name: stored[name] for name in own} == own
@@ -365,8 +395,18 @@ def test_fields_of_the_provider_do_not_join_a_plain_answer() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), {1, 2}, "\ud800", [[[]] * 90], ("a",), {1: "a"}, {1: "a", "1": "b"}],
-    ids=["NaN", "set", "surrogate", "too nested", "tuple", "number as key", "keys that become one"],
+    [float("nan"), float("inf"), {1, 2}, "\ud800", [[[]] * 90], nested(100_000), ("a",), {1: "a"}, {1: "a", "1": "b"}],
+    ids=[
+        "NaN",
+        "infinity",
+        "set",
+        "surrogate",
+        "too nested",
+        "far too nested",
+        "tuple",
+        "number as key",
+        "keys that become one",
+    ],
 )
 def test_a_field_that_would_not_come_back_the_same_is_left_out(value: Any) -> None:
     judged = judge(asked(call(), own=value), counted(), 4)
@@ -420,6 +460,8 @@ def test_whatever_stands_in_a_reply_it_is_judged_and_never_raises(value: Any, pl
     [
         ({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}, (9, 3, 12)),
         ({"prompt_tokens": 9, "completion_tokens": 3}, (9, 3, 12)),
+        ({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 15}, (9, 3, 15)),
+        ({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": "12"}, None),
         ({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": None}, (9, 3, 12)),
         ({"prompt_tokens": 0, "completion_tokens": 0, "prompt_tokens_details": {"cached_tokens": None}}, (0, 0, 0)),
         *((odd, None) for odd in (None, {}, [], "12", 12)),

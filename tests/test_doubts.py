@@ -51,6 +51,7 @@ def test_identifiers_that_stand_in_nothing_that_was_read_are_named() -> None:
     many = find_doubts(done(" ".join(f"ORD-{n}" for n in range(100, 150))), reads=False)
     assert many[0].count("ORD-") == 20
     assert "30 more" in many[0]
+    assert "more" not in find_doubts(done(" ".join(f"ORD-{n}" for n in range(100, 120))), reads=False)[0]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,26 @@ def test_a_part_that_is_not_in_the_answer_is_told() -> None:
         assert find_doubts(state, reads=False) == doubts
 
 
+def test_the_name_of_a_file_that_was_read_is_a_ground() -> None:
+    read = [asks(call("a")), tool_message("a", "text")]
+    assert find_doubts(done("It stands in docs/a.md.", *read, read=(LINES,)), reads=True) == []
+
+
 CALLS_AS_TEXT = [
+    # each way of beginning one, alone
+    *("<tool_call>", "</tool_call>", "<tool_calls>", "<function=f>", "<function_calls>", "<function f>", "<invoke f>"),
+    *(
+        "<|python_tag|>f",
+        "[TOOL_CALLS]f",
+        "<|tool_call",
+        "<|tool\u2581call",
+        "<\uff5ctool_call",
+        "<|channel|>commentary",
+    ),
+    *("list_files()", "read_file(path=", "search_files( {", "read_reference()"),
+    *(f'{{"{key}": "f", "{given}": ' for key in ("name", "function") for given in ("arguments", "parameters", "args")),
+    *('"tool_calls": [', '{"type": "function"'),
+    # whole ones
     '<tool_call>\n{"name": "read_file", "arguments": {"path": "a.md"}}\n</tool_call>',
     '{"name": "read_file", "arguments": {"path": "a.md"}}',
     '```json\n{ "name": "lookup", "parameters": {} }\n```',
@@ -148,6 +168,7 @@ def test_a_tool_call_written_as_text_is_told(answer: str) -> None:
         "I read the files.",
         "a < b",
         "Use read_file (see docs)",
+        "my_read_file(1)",
     ],
 )
 def test_plain_answers_are_no_calls(answer: str) -> None:

@@ -28,6 +28,7 @@ FOUND = [
     ("3 days, then 3 days, 3  days", ["3 days"]),
     ("Standard shipping takes three to five working days. It isn't free, e.g. and/or i.e. I/O.", []),
     ("1, 2 and 12 of them. Yes!", []),
+    ("All 3 marching, 2 mayors, 5 timed", []),
     ("", []),
 ]
 
@@ -35,6 +36,50 @@ FOUND = [
 @pytest.mark.parametrize(("text", "names"), FOUND)
 def test_what_names_one_certain_thing_is_found_once_in_its_order(text: str, names: list[str]) -> None:
     assert find_identifiers(text) == names
+
+
+UNITS = (
+    "% ‰ ° °C °F € $ £ ¥ EUR USD GBP CHF JPY kB MB GB TB KiB MiB GiB TiB byte bytes bit/s kbit/s Mbit/s Gbit/s "
+    "Tbit/s Hz kHz MHz GHz W kW MW Wh kWh MWh V mV kV A mA K m nm µm mm cm km g mg kg t l ml cl kcal px dpi "
+    "s ms µs ns min h d second seconds minute minutes hour hours day days week weeks month months year years token "
+    "tokens request requests item items piece pieces percent euro euros dollar dollars cent cents pound pounds franc "
+    "francs"
+)
+MONTHS = (
+    "January February March April May June July August September October November December "
+    "Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec"
+)
+ENDINGS = (
+    "md txt py json yaml yml toml ini cfg conf log csv tsv htm html xml pdf doc docx xls xlsx png jpg jpeg svg gif zip "
+    "gz tar sh js ts c h cpp rs go java rb sql db sqlite sqlite3 service rst tex"
+)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"7 {unit}" for unit in UNITS.split()],
+        [f"7{unit}" for unit in UNITS.split()],
+        [f"7 {month}" for month in MONTHS.split()],
+        [f"{month} 7" for month in MONTHS.split()],
+        [f"{month} 7, 2026" for month in MONTHS.split()],
+        [f"notes.{ending}" for ending in ENDINGS.split()],
+        [
+            "1st May",
+            "2nd of May",
+            "3rd May 2026",
+            "4th May, 2026",
+            "5. May",
+            "May 1st",
+            "May 2nd",
+            "May 3rd",
+            "May 4th",
+        ],
+    ],
+    ids=["units", "units without a blank", "days", "months first", "years", "endings", "ordinals"],
+)
+def test_every_unit_month_and_ending_is_known(names: list[str]) -> None:
+    assert find_identifiers(" ; ".join(names)) == names
 
 
 @pytest.mark.parametrize(
@@ -76,6 +121,10 @@ def test_what_names_one_certain_thing_is_found_once_in_its_order(text: str, name
 )
 def test_an_identifier_counts_as_read_only_as_a_whole(said: str, read: str, missing: list[str]) -> None:
     assert unfounded(said, ["other text", read]) == missing
+
+
+def test_of_very_many_identifiers_the_first_two_thousand_are_looked_up() -> None:
+    assert unfounded(" ".join(f"ORD-{n}" for n in range(2_500)), []) == [f"ORD-{n}" for n in range(2_000)]
 
 
 @pytest.mark.parametrize(

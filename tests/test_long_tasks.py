@@ -123,8 +123,8 @@ def test_a_result_that_was_cut_can_be_read_again_from_what_is_stored(tmp_path: P
     *_, repeated, appeared, _ = (message["content"] for message in state["conversation"])
     assert "it is there now" in appeared  # an error is no result: it is tried again
     assert "second version" in repeated  # other arguments are another call
-    state = slice_of(path, lambda _: read("docs/a.md"), tools)
-    assert state["conversation"][-1]["content"] == f"{AGAIN}\n{first}"
+    state = slice_of(path, lambda _: read("docs/a.md", "docs/a.md"), tools)
+    assert [message["content"] for message in state["conversation"][-2:]] == [f"{AGAIN}\n{first}", TWICE]
     assert state["history"][2]["evidence"] == []
     state = slice_of(path, lambda _: says("ORD-1, ORD-2"), tools)
     assert find_doubts(state, reads=True) == ["in nothing that was read, nor in the task: ORD-2"]
@@ -245,6 +245,28 @@ def test_a_request_that_was_refused_as_too_long_is_cut_or_blocked_and_never_repe
     assert path.read_bytes() == before
 
 
+def test_what_an_order_says_reaches_the_request(tmp_path: Path) -> None:
+    sent: list[Mapping[str, Any]] = []
+    order = {"files": [("docs/a.md", 7)], "unlisted": 3, "options": {"seed": 5}, "max_attempts": 2}
+
+    def ask(request: Mapping[str, Any]) -> dict[str, Any]:
+        sent.append(request)
+        return read("docs/a.md")
+
+    tools = folder_of(tmp_path, {"a.md": "x"})
+    for _ in range(2):
+        slice_of(tmp_path / "job.json", ask, tools, last_attempt="omit", **order)
+    for words in ("[Request 1 of 2.]", "- docs/a.md (7 bytes)", "at least 3;"):
+        assert words in sent[0]["messages"][1]["content"]
+    assert [request["seed"] for request in sent] == [5, 5]
+    assert [tool["function"] for tool in sent[0]["tools"]] == [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
+    ]
+    assert "tools" not in sent[1]
+    slice_of(tmp_path / "whole.json", ask, tools, files=[("docs/a.md", 7)])
+    assert sent[2]["messages"][1]["content"].endswith("- docs/a.md (7 bytes)")
+
+
 def test_an_idempotent_order_names_each_attempt_and_nothing_of_it_is_in_the_body(tmp_path: Path) -> None:
     keys: list[str] = []
 
@@ -254,14 +276,21 @@ def test_an_idempotent_order_names_each_attempt_and_nothing_of_it_is_in_the_body
         return read("docs/a.md")
 
     (tmp_path / "other").mkdir()
-    for folder, name in ((tmp_path, "näme.json"), (tmp_path, "näme.json"), (tmp_path / "other", "näme.json")):
+    long = "é" * 100
+    for folder, name in (
+        (tmp_path, "näme.json"),
+        (tmp_path, "näme.json"),
+        (tmp_path / "other", "näme.json"),
+        (tmp_path, long),
+    ):
         slice_of(folder / name, ask, idempotent=True)
     assert [key.rpartition("-")[0] for key in keys] == [
         "n%C3%A4me.json-1-1",
         "n%C3%A4me.json-1-2",
         "n%C3%A4me.json-1-1",
+        f"{'%C3%A9' * 16}%C3%-1-1",
     ]
-    assert len(set(keys)) == 3
+    assert len(set(keys)) == 4
     assert all(key.isascii() and key.isprintable() and len(key) <= 200 for key in keys)
     plain: list[Mapping[str, Any]] = []
     slice_of(tmp_path / "plain.json", lambda request: plain.append(request) or says("fin"))

@@ -312,6 +312,7 @@ def test_every_call_of_a_reply_is_answered_in_its_order_in_the_same_slice(path: 
         ("k", "plain", "null"),
         ("l", "plain", "[]"),
         ("m", "plain", "{not json"),
+        ("n", "plain", "[" * 100_000),
     ]
     state, events = resume_once(TASK, path, wants(*calls), MODEL, tools=tools)
     assert (state["status"], state["attempts"], state["history"][0]["outcome"]) == ("ready", 1, "tool_calls")
@@ -319,14 +320,14 @@ def test_every_call_of_a_reply_is_answered_in_its_order_in_the_same_slice(path: 
     assert [one["id"] for one in asked["tool_calls"]] == [result["tool_call_id"] for result in results]
     assert len({result["tool_call_id"] for result in results}) == len(calls) == len(results)
     texts = [result["content"] for result in results]
-    starts = ["echo 1", "Error:", "Error:", "echo 2", *["Error:"] * 3, "plain ", *["[The s"] * 2, *["Error:"] * 3]
+    starts = ["echo 1", "Error:", "Error:", "echo 2", *["Error:"] * 3, "plain ", *["[The s"] * 2, *["Error:"] * 4]
     assert [text[:6] for text in texts] == starts
     for index in (1, 5, 6):
         assert all(name in texts[index] for name in ("echo", "fail", "refuse", "plain"))
     assert "secret words" not in json.dumps(state)
     assert "not that one" in texts[4]
     refused = [event for event in events if event["event"] == "tool_result" and not event["ok"]]
-    assert len(refused) == 8
+    assert len(refused) == 9
     sent: list[Any] = []
     resume_once(TASK, path, lambda request: sent.append(request) or said("fin")(request), MODEL, tools=tools)
     wanted, *shown = sent[0]["messages"][2:]
@@ -375,6 +376,7 @@ class Own(BaseException):
         (SystemExit(3), "interrupted", "SystemExit: 3"),
         (Own("x"), "interrupted", "Own: x"),
         (AskFailed(outcome="rate_limited", reason="429: slow", billed="no"), "rate_limited", "429: slow"),
+        (AskFailed(outcome="http_error", reason="401", rests="provider"), "http_error", "401"),  # rests live jobs only
         (AskFailed(outcome="no such", reason="odd"), "error", "AskFailed: odd"),
     ],
     ids=lambda value: str(value)[:20].encode("ascii", "replace").decode() if not isinstance(value, str) else None,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import socket
@@ -18,10 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.calls import Called, call_tool
+from scheduler.calls import TWICE, Called, answer_calls, call_tool, reply_bytes, result_bytes
 from scheduler.errors import SourceRefused
 from scheduler.job import Source
+from scheduler.judgement import Call
 from scheduler.sources import DEPTH, ENTRIES, check_source, list_sources
+from scheduler.state import new_state
 from scheduler.tools import (
     FILE_BYTES,
     RESULT_BYTES,
@@ -824,7 +827,7 @@ def test_no_arguments_are_fine_where_none_are_needed(shop: Shop, arguments: str)
 
 @pytest.mark.parametrize(
     "arguments",
-    ["null", "[]", "[1]", '"path"', "1", "{", "{'path': 1}", "x", "\x00", "[" * 100_000, "9" * 5_000, "\ud800", "NaN"],
+    ["null", "[]", "[1]", '"path"', "1", "{", "{'path': 1}", "x", "\x00", "[" * 8_000, "9" * 5_000, "\ud800", "NaN"],
 )
 def test_arguments_that_are_no_object_are_an_error_result(shop: Shop, arguments: str) -> None:
     called = call_tool(shop.tools, "read_file", arguments)
@@ -834,6 +837,12 @@ def test_arguments_that_are_no_object_are_an_error_result(shop: Shop, arguments:
         (),
         ok=False,
     )
+
+
+def test_arguments_that_are_too_long_are_an_error_result(shop: Shop) -> None:
+    called = call_tool(shop.tools, "read_file", json.dumps({"path": "x" * 8192}))
+    assert called.text.startswith("Error: The arguments are longer than 8192 characters. read_file takes path,")
+    assert called.text.endswith("The tools are: list_files, read_file, search_files.")
 
 
 @pytest.mark.parametrize(
@@ -850,7 +859,7 @@ def test_arguments_that_are_no_object_are_an_error_result(shop: Shop, arguments:
         ({"path": "docs/a.md", "offset": 0}, "offset must be at least 1"),
         ({"path": "docs/a.md", "limit": -1}, "limit must be at least 1"),
         ({"path": "docs/a.md", "__class__": {}}, "'__class__' is unknown"),
-        ({"path": "docs/a.md", "x" * 9_000: 1}, "is unknown"),
+        ({"path": "docs/a.md", "x" * 8_000: 1}, "is unknown"),
     ],
 )
 def test_wrong_arguments_name_the_right_ones(shop: Shop, arguments: dict[str, Any], fault: str) -> None:
@@ -869,6 +878,11 @@ def test_an_unknown_tool_names_the_known_ones(shop: Shop, name: str) -> None:
     assert not called.ok
     assert "The tools are: list_files, read_file, search_files." in called.text
     called.text.encode()
+
+
+def test_where_there_is_no_tool_or_no_argument_the_error_says_so() -> None:
+    assert call_tool([], "x", "{}").text.endswith("The tools are: none.")
+    assert "made takes no arguments." in call_tool(made(lambda _: "x"), "made", "[]").text
 
 
 def made(call: Callable[[Mapping[str, Any]], Any], **properties: Any) -> list[Tool]:
@@ -904,12 +918,37 @@ def test_a_result_that_is_no_text_is_an_error_result(result: Any) -> None:
 
 
 def test_any_tools_result_is_capped_at_a_line_end() -> None:
-    called = call_tool(made(lambda _: "äöü line\n" * 20_000), "made", "")
+    called = call_tool(made(lambda _: "lines äöü\n" * 20_000), "made", "")
     assert called.ok
     assert len(called.text.encode()) <= RESULT_BYTES
     *lines, last = called.text.splitlines()
-    assert set(lines) == {"äöü line", ""}
-    assert last.endswith("of 240000 bytes are shown]")
+    assert set(lines) == {"lines äöü", ""}
+    assert last.endswith("of 260000 bytes are shown]")
+
+
+def test_results_have_64_kib_each_and_256_together_or_a_share_of_the_context() -> None:
+    assert result_bytes(None) == result_bytes(10**9) == 64 * 1024
+    assert result_bytes(8_000) == 4_500  # 3/16, at 3 bytes a token
+    assert reply_bytes(math.inf) == reply_bytes(10**9) == 256 * 1024
+    assert reply_bytes(8_000) == 10_800  # 9/20
+    assert reply_bytes(-1) == 0
+
+
+def test_a_result_of_one_long_line_is_capped_within_it() -> None:
+    text = call_tool(made(lambda _: "x" * 100_000), "made", "").text
+    assert text.startswith("x" * 60_000)
+    assert len(text) <= RESULT_BYTES
+
+
+def test_a_call_is_the_same_in_whatever_order_its_arguments_stand() -> None:
+    calls = [Call("a", "made", '{"x": 1, "y": 2}'), Call("b", "made", '{"y":2,"x":1}')]
+    stored = [
+        {"id": call.id, "type": "function", "function": {"name": "made", "arguments": call.arguments}} for call in calls
+    ]
+    message = {"role": "assistant", "content": None, "tool_calls": stored}
+    tools = made(lambda _: "z", x={}, y={})
+    [_, *results], _ = answer_calls(message, calls, tools, new_state("t", "m"), 10_000, lambda _: None)
+    assert [result["content"] for result in results] == ["z", TWICE]
 
 
 def test_a_result_is_always_utf8() -> None:

@@ -33,12 +33,16 @@ def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> Non
     state["conversation"] = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": EVIL},
+        {"role": "user", "content": "go\non"},
     ]
     page = show_text(state, 4, "/x/a.json", rehearsal=True, edited=True, reads=True)
     assert tame(page)
+    assert "None" not in page
     for words in (
         "REHEARSAL",
+        "\n  user: go\n    on\n\nATTEMPTS\n",
         "done, 2 of 4 attempts, model m1",
+        "\n\nTASK\n  task ",
         "task edited since",
         'assistant calls read_file {"path": "a.md"}',
         "1. 2026-03-02T09:00:00Z to 2026-03-02T09:00:00Z: tool_calls; why",
@@ -61,6 +65,8 @@ def test_an_answer_without_reading_is_marked_and_a_new_job_has_nothing_to_show()
     page = show_text(new_state("t", "m1"), 4, "/x", rehearsal=False, edited=False, reads=True)
     assert page.count("(none)") == 2
     assert "ANSWER" not in page
+    assert "REHEARSAL" not in page
+    assert "edited" not in page
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_an_answer_without_reading_is_marked_and_a_new_job_has_nothing_to_show()
         (spent("timeout"), "last attempt: timeout: why", False),
         (spent("tool_calls"), "last attempt: tool_calls", True),
         (spent("timeout", "length"), "state: ready, 2 attempts", True),
-        (spent("answered", answer="fin"), "answer (unreviewed): fin", True),
+        (spent("answered", answer=f"fin {EVIL[:-2]}"), "answer (unreviewed): fin", True),
         (spent("timeout", "timeout", "timeout", "tool_calls"), "state: exhausted, 4 attempts", False),
     ],
 )
@@ -78,6 +84,12 @@ def test_the_state_in_two_lines_and_whether_it_goes_on(state: State, words: str,
     assert words in state_lines(state)
     assert tame(state_lines(state))
     assert made_progress(state) is progress
+
+
+def test_an_attempt_in_flight_is_shown_as_open() -> None:
+    flying = admit(new_state("t", "m1"), 1, point=None, started=NOW)
+    page = show_text(flying, 4, "/x", rehearsal=False, edited=False, reads=False)
+    assert f"  1. {NOW} to (open): in flight; billed: " in page
 
 
 def test_what_was_set_aside_is_listed_with_why_and_by_whom() -> None:
