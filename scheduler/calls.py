@@ -25,8 +25,8 @@ TWICE: Final = "[The same call as one before it in this reply; its result stands
 
 
 def result_bytes(context_tokens: int | None) -> int:
-    """Return the most bytes of one tool result in a context of so many tokens: four of them fill 3/4 of it."""
-    return RESULT_BYTES if context_tokens is None else min(RESULT_BYTES, context_tokens * BYTES_PER_TOKEN * 3 // 16)
+    """Return the most bytes of one tool result in a context of so many tokens: four of them fill half of it."""
+    return RESULT_BYTES if context_tokens is None else min(RESULT_BYTES, context_tokens * BYTES_PER_TOKEN // 8)
 
 
 def reply_bytes(free_tokens: float) -> int:

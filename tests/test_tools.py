@@ -928,7 +928,7 @@ def test_any_tools_result_is_capped_at_a_line_end() -> None:
 
 def test_results_have_64_kib_each_and_256_together_or_a_share_of_the_context() -> None:
     assert result_bytes(None) == result_bytes(10**9) == 64 * 1024
-    assert result_bytes(8_000) == 4_500  # 3/16, at 3 bytes a token
+    assert result_bytes(8_000) == 3_000  # 1/8, at 3 bytes a token
     assert reply_bytes(math.inf) == reply_bytes(10**9) == 256 * 1024
     assert reply_bytes(8_000) == 10_800  # 9/20
     assert reply_bytes(-1) == 0
