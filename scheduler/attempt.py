@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from scheduler.calls import answer_calls, reply_bytes
-from scheduler.checkpoint import Checkpoint, Emit
+from scheduler.checkpoint import Checkpoint, Emit, check_size
 from scheduler.conversation import Built, Frame, build_request
 from scheduler.document import InvalidDocument, dump
 from scheduler.errors import AskFailed, ModelChanged, TaskChanged
@@ -111,7 +111,8 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
 
 
 def next_request(state: State, order: Order) -> Built:
-    """Build the request of a state's next attempt. Raises RequestRefused where it is too large."""
+    """Build the request of a state's next attempt. Raises RequestRefused where it or the document is too large."""
+    check_size(state)
     frame = Frame(
         tools=[
             {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
@@ -175,7 +176,7 @@ def describe_failure(failure: BaseException) -> tuple[Outcome, str, Billed]:
 
 def _replied(state: State, order: Order, built: Built, reply: object, emit: Emit) -> State:
     judgement = judge(reply, state, order.max_attempts, built.parts)
-    room = reply_bytes(built.free)
+    room = reply_bytes(built.room)
     messages, evidence = [judgement.message] if judgement.message else [], list[Evidence]()
     if judgement.message and judgement.calls:
         messages, evidence = answer_calls(judgement.message, judgement.calls, order.tools, state, room, emit)

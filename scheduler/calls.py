@@ -29,12 +29,9 @@ def result_bytes(context_tokens: int | None) -> int:
     return RESULT_BYTES if context_tokens is None else min(RESULT_BYTES, context_tokens * BYTES_PER_TOKEN // 8)
 
 
-def reply_bytes(free_tokens: float) -> int:
-    """Return the most bytes that one reply's calls and their results may take, of so many tokens for the conversation.
-
-    Two such replies, which stay word for word, fill 9/10 of it.
-    """
-    return max(0, int(min(REPLY_BYTES, free_tokens * BYTES_PER_TOKEN * 9 / 20)))
+def reply_bytes(tokens: float) -> int:
+    """Return the most bytes that one reply's calls and their results may take of so many tokens."""
+    return max(0, int(min(REPLY_BYTES, tokens * BYTES_PER_TOKEN)))
 
 
 @dataclass(frozen=True)
@@ -60,9 +57,10 @@ def answer_calls(
     call as an event. Calls for which there is no room at all are left out of the turn, and the last result says so.
     """
     known, here = _known_results(state), set[tuple[str, str]]()
+    kept: list[dict[str, Any]] = []
     results: list[Message] = []
     evidence: list[Evidence] = []
-    left = room - _bytes({**message, "tool_calls": []})
+    left = room - _bytes({**message, "tool_calls": []}) - len(LEFT_OUT) - 10
     for call, stored in zip(calls, message["tool_calls"], strict=True):
         identity = _identity(call.name, call.arguments)
         if identity in here:
@@ -75,16 +73,26 @@ def answer_calls(
         if cost > left:
             called = Called(TOO_MUCH.format(limit=max(0, room)), (), ok=False)
             cost = _cost(stored, called)
+        if cost > left:
+            stored = _bare(stored)
+            cost = _cost(stored, called)
         if cost > left and results:
             results[-1]["content"] += LEFT_OUT.format(count=len(calls) - len(results))
             break
         left -= cost
         if called.ok:
             here.add(identity)
+        kept.append(stored)
         results.append(tool_message(call.id, called.text))
         evidence.extend(called.evidence)
         emit({"event": "tool_result", "name": call.name, "arguments": call.arguments, "ok": called.ok})
-    return [{**message, "tool_calls": message["tool_calls"][: len(results)]}, *results], evidence
+    return [{**message, "tool_calls": kept}, *results], evidence
+
+
+def _bare(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call without its arguments and its provider's own fields."""
+    function = {"name": stored["function"]["name"], "arguments": "{}"}
+    return {"id": stored["id"], "type": stored["type"], "function": function}
 
 
 def _cost(stored: Mapping[str, Any], called: Called) -> int:

@@ -6,6 +6,7 @@ The ledger's document is the truth; the file is its published face, and may be b
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,13 @@ def hold(path: Path | str) -> Iterator[Checkpoint]:
         lock.release()
 
 
+def check_size(state: State) -> None:
+    """Raise RequestRefused where a document has no room for a reply."""
+    size = len(json.dumps(state, ensure_ascii=False).encode("utf-8", "replace"))
+    if size + GROWTH > MAX_BYTES:
+        raise RequestRefused(reason=FULL.format(size=size, most=MAX_BYTES - GROWTH))
+
+
 def _holder(path: Path) -> str:
     record = None
     with contextlib.suppress(ResumedError):
@@ -145,13 +153,8 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def room(self, state: State) -> Iterator[None]:
-        """Make sure of the space that counting takes, and hold what saving the reply will take.
-
-        Raises DiskFull, and RequestRefused where the document has no room for a reply.
-        """
+        """Make sure of the space that counting takes, and hold what saving the reply will take. Raises DiskFull."""
         size = len(dump(state))
-        if size + GROWTH > MAX_BYTES:
-            raise RequestRefused(reason=FULL.format(size=size, most=MAX_BYTES - GROWTH))
         with reserved(self.path, before=2 * size + SLACK, after=2 * (size + GROWTH) + SLACK):
             yield
 

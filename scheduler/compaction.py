@@ -13,7 +13,7 @@ from typing import Final
 from scheduler.identifiers import by_variety, find_identifiers
 from scheduler.state import Message
 from scheduler.text import one_line
-from scheduler.turns import Result, Turn, render, render_each
+from scheduler.turns import Result, Turn, render_each
 
 KEPT: Final = 2
 SHARES: Final = (1, 1 / 8)
@@ -29,6 +29,7 @@ LEFT_OUT: Final = (
     "them again for what you still need.]"
 )
 NOTE_BYTES: Final = 2048
+STUB_BYTES: Final = 300  # no stub in its frame is shorter
 MOST_PHRASES: Final = 50
 CALL_CHARS: Final = 300
 MOST_NAMES: Final = 20  # of at most 64 letters each: within NOTE_BYTES
@@ -60,10 +61,13 @@ def fit(turns: Sequence[Turn], room: float) -> View:
     oldest turns go as a whole. The last two turns stay word for word.
     """
     older = max(0, len(turns) - KEPT)
-    places = [(index, number) for index in range(older) for number in range(len(turns[index].results))]
+    rendered = list(render_each(turns))
+    sizes = [_bytes(messages) for messages in rendered]
+    gone = _surely_gone(rendered[:older], sum(map(_least, rendered)) - room)
+    excess = sum(sizes[gone:]) - room + (NOTE_BYTES if gone else 0)
     names = functools.cache(lambda index, number: find_identifiers(turns[index].results[number].text))
+    places = [(index, number) for index in range(gone, older) for number in range(len(turns[index].results))]
     stubs: dict[tuple[int, int], Result] = {}
-    excess = _bytes(render(turns)) - room
     for share, (index, number) in itertools.product(SHARES, places):
         if excess <= 0:
             break
@@ -72,15 +76,11 @@ def fit(turns: Sequence[Turn], room: float) -> View:
         saved = _bytes([stubs.get((index, number), result).message]) - _bytes([stub.message])
         if saved > 0:
             stubs[index, number], excess = stub, excess - saved
+            sizes[index] -= saved
     shown = [_with_stubs(turn, index, stubs) for index, turn in enumerate(turns)]
-    gone = 0
-    if excess > 0:
-        excess += NOTE_BYTES
-        for messages in itertools.islice(render_each(shown), older):
-            if excess <= 0:
-                break
-            excess -= _bytes(messages)
-            gone += 1
+    while gone < older and excess > 0:
+        excess += (0 if gone else NOTE_BYTES) - sizes[gone]
+        gone += 1
     cut = [f"left out: {_describe(turn)}" for turn in turns[:gone]]
     for (index, number), stub in sorted(stubs.items()):
         if index >= gone:
@@ -89,6 +89,23 @@ def fit(turns: Sequence[Turn], room: float) -> View:
     if len(cut) > MOST_PHRASES:
         cut[MOST_PHRASES:] = [f"and {len(cut) - MOST_PHRASES} more"]
     return View(tuple(shown[gone:]), tuple(turns[:gone]), tuple(cut))
+
+
+def _surely_gone(rendered: Sequence[Sequence[Message]], excess: float) -> int:
+    """Count the turns that go even where every result is as short as a stub can be; no stub is made for them."""
+    gone = 0
+    while gone < len(rendered) and excess > 0:
+        excess += (0 if gone else NOTE_BYTES) - _least(rendered[gone])
+        gone += 1
+    return gone
+
+
+def _least(messages: Sequence[Message]) -> int:
+    return sum(min(STUB_BYTES, size) if is_result else size for is_result, size in map(_measure, messages))
+
+
+def _measure(message: Message) -> tuple[bool, int]:
+    return message["role"] == "tool", _bytes([message])
 
 
 def shorten(result: Result, names: Sequence[str], share: float = 1) -> Result:

@@ -20,20 +20,27 @@ _VALUE_LIMIT = 40
 # must be the request: "max_tokens is too large" and a tool's name that is "too long" are cured by no shorter one.
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|prompt.?length|token count.{0,40}exceed|too many.{0,10}tokens"
-    r"|\b(prompt|input|request|messages?)\b[^.:\[]{0,30}\btoo (long|large)|maximum model length|range of input length"
+    r"|\b(prompt|input|request|messages?)\b(?! (field|timeout))[^.:\[]{0,30}\btoo (long|large)"
+    r"|maximum model length|range of input length|max_new_tokens.{0,40}must be|must have less than \d+ tokens"
+    r"|exceed(s|ed)?\b.{0,40}\btoken limit|\binput tokens? exceed|\btotal (tokens|length)\b.{0,60}\bexceed"
     r"|input length.{0,40}exceed|reduce the length of the (messages|prompt|input)"
 )
+_NO_PARAMETER = re.compile(r"\b(unsupported|unknown|unrecognized|unexpected) (parameter|argument|field)")
 _NO_MODEL = re.compile(
-    r"\bmodel\b:?(\s\S+){0,3}?\s(does not exist|not exist|not found)"
+    r"(?<!of the )\bmodel\b:?(\s\S+){0,3}?\s"
+    r"(does not exist|not exist|not found|has been (decommissioned|deprecated|retired))"
     r"|not a valid model|\b(invalid|unknown|no such) model\b|^model decommissioned$"
 )
 _NO_KEY = re.compile(r"(invalid|incorrect|wrong|expired) api.?key|api.?key (is )?(not valid|invalid|expired)")
 _NO_CREDIT = re.compile(
-    r"insufficient (quota|balance|credit|funds)|billing (not active|hard limit)|credit balance is too low|^1113$"
+    r"insufficient (quota|balance|credit|funds)|billing (not active|hard limit)|credit balance is too low"
+    r"|exceeded current quota|^arrearage$|^1113$"
 )
 _ABOUT_MODEL = re.compile(r"model|deployment|engine|endpoint")
 
-_FILTERED = frozenset({"content_filter", "content_policy_violation", "data_inspection_failed", "flagged_input"})
+_FILTERED = frozenset(
+    {"content_filter", "content_policy_violation", "data_inspection_failed", "datainspectionfailed", "flagged_input"}
+)
 
 
 def judge_error(status: int, headers: list[tuple[str, str]], error: object, usage: Usage | None) -> AskFailed:
@@ -76,11 +83,15 @@ def _classify(status: int, codes: list[str], words: str) -> tuple[Outcome, str]:
         return "refused", "model"
     if status in (401, 402, 403) or (status in (400, 422) and says(_NO_KEY)):
         return "refused", "provider"
-    if status == 413 or (status == 429 and "too large" in words) or (status in (400, 422) and says(_TOO_LONG)):
+    if (
+        status == 413
+        or (status == 429 and "too large" in words)
+        or (status in (400, 422) and says(_TOO_LONG) and not says(_NO_PARAMETER))
+    ):
         return "context_too_long", "none"
     if status == 429:
         return "rate_limited", "retry"
-    if status == 404 or (status < 500 and says(_NO_MODEL)):
+    if status in (404, 410) or (status < 500 and says(_NO_MODEL)):
         return "refused", "model"
     return "http_error", "outage" if status >= 500 else "none"
 

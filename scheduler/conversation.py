@@ -71,13 +71,13 @@ class Frame:
 class Built:
     """A request and what its attempt records of it.
 
-    `free` are the tokens that its context has beside the task and what frames it, for the conversation; `parts` are the
-    texts of cut replies in it that the next one is asked to go on from.
+    `room` are the tokens that the next turn may take, so that the request after it fits with this one's last turn;
+    `parts` are the texts of cut replies that the next one is asked to go on from.
     """
 
     request: dict[str, Any]
     sent: Sent
-    free: float = math.inf
+    room: float = math.inf
     parts: tuple[str, ...] = ()
 
 
@@ -103,15 +103,20 @@ def build_request(state: State, number: int, frame: Frame) -> Built:
         why = WINDOW if most == frame.context_tokens else REFUSED.format(tokens=refused)
         raise RequestRefused(reason=TOO_LARGE.format(tokens=tokens, most=most, why=why, then=_way_out(turns)))
     sent = Sent(tokens=tokens, model=state["model"], window=frame.context_tokens, cut=list(view.cut))
-    return Built(request, sent, most - _tokens(bare), _parts(state, view.turns))
+    return Built(request, sent, _room(most - _tokens(bare), view.turns[-1:]), _parts(state, view.turns))
+
+
+def _room(free: float, last: Sequence[Turn]) -> float:
+    """Share out the tokens that a context has for the conversation: less than half to each of the last two turns."""
+    taken = len(json.dumps(render(last), ensure_ascii=False).encode()) / BYTES_PER_TOKEN
+    return min(free * 9 / 20, free * 19 / 20 - taken)
 
 
 def _parts(state: State, shown: Sequence[Turn]) -> tuple[str, ...]:
-    """Return the parts that these attempts left since a person's last word; other texts were never cut."""
+    """Return the parts at the end of a request, which asks to go on from there; other texts were never cut."""
     most = sum(entry["outcome"] == "length" for entry in state["history"])
-    recent = list(itertools.takewhile(lambda turn: turn.message["role"] != "user", reversed(shown)))[::-1]
-    texts = [turn.message["content"] for turn in recent if turn.cut]
-    return tuple(texts[-most:] if most else ())
+    last = itertools.takewhile(lambda turn: turn.cut, reversed(shown))
+    return tuple(turn.message["content"] for turn in itertools.islice(last, most))[::-1]
 
 
 def _way_out(turns: Sequence[Turn]) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from scheduler import offline
 from scheduler.attempt import Order
+from scheduler.calls import result_bytes
 from scheduler.errors import ProviderNotReady
 from scheduler.job import REHEARSAL, Job, JobFile
 from scheduler.reader import locate
 from scheduler.roster import Facts, Sighting
+from scheduler.sources import check_source, list_sources
 from scheduler.text import is_utf8
+from scheduler.tools import file_tools
 from scheduler.trigger import last_point, next_point
 
 # A point is missed, for `catch_up: false`, once it is older than cron's own minute and some.
@@ -76,13 +79,18 @@ def known_model(plan: Plan, environ: Mapping[str, str]) -> str | None:
         return None
 
 
-def order_of(plan: Plan, model: str) -> Order:
-    """Return what a slice of a job is asked to do, but for its point and what it may read."""
+def order_of(plan: Plan, model: str, private: Sequence[Path]) -> Order:
+    """Return what a slice of a job is asked to do, but for its point. Raises SourceRefused."""
     job, provider = plan.job, plan.job.provider
+    for source in job.read:
+        check_source(source, private)
+    listing = list_sources(job.read, private)
     return Order(
         task=job.task,
         model=model,
-        tools=(),
+        tools=file_tools(job.read, private, result_bytes(provider.context_tokens)),
+        files=listing.entries,
+        unlisted=listing.left_out,
         job=job.id,
         provider=offline.MODEL if plan.offline else provider.name,
         live=not plan.offline,

@@ -97,10 +97,10 @@ def _value_fault(value: object) -> Refused | None:
 
 def check_body(path: Path, body: Mapping[str, Any]) -> Iterator[Misfit]:
     """Find what does not fit in the entry `extra_body`, which stands at this path."""
-    owned = [name for name in body if name in _BODY_HINTS]
+    owned = [name for name in body if name.lower() in _BODY_HINTS]
     for name in owned:
         message = f"extra_body: {name} is not yours to set here"
-        yield Misfit((*path, name), message, _BODY_HINTS[name], at_key=True)
+        yield Misfit((*path, name), message, _BODY_HINTS[name.lower()], at_key=True)
     for name in body:
         if _NAMES_A_KEY.search(name):
             message = f"extra_body: {name} names a key, and no key stands in this file"

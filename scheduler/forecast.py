@@ -17,7 +17,6 @@ from scheduler.keys import read_key
 from scheduler.ledger import NAME
 from scheduler.report import Outlook, change_mark
 from scheduler.roster import Facts
-from scheduler.sources import check_source
 from scheduler.state import State, is_final
 from scheduler.survey import check_next, look
 from scheduler.trigger import clock_change, describe, next_point
@@ -84,9 +83,7 @@ def _refusal(
             return None, ""
         check_can_write(plan.path.parent)
         check_can_write(plan.path.with_name(NAME))
-        for source in plan.job.read:
-            check_source(source, private_paths(job_file, environ))
-        check_next(plan, state, environ)
+        check_next(plan, state, environ, private_paths(job_file, environ))
     except ResumedError as error:
         return error, ""
     try:

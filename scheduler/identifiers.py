@@ -19,7 +19,8 @@ _UNIT: Final = (
     "|[nµmck]?m|[mk]?g|t|[mc]?l|ml|kcal|px|dpi|[mµn]?s|min|h|d|seconds?|minutes?|hours?|days?|weeks?|months?|years?"
     r"|tokens?|requests?|items?|pieces?|percent|euros?|dollars?|cents?|pounds?|francs?)\b"
 )
-_NUMBER: Final = r"\d(?:[\d.,'\u00a0\u202f]{0,30}\d)?"
+_NUMBER: Final = r"(?>\d(?:[\d.,'\u00a0\u202f]{0,30}\d)?)"
+_LETTER: Final = "A-Za-z0-9_\u00c0-\u024f"  # what goes on a word: Latin letters; others may stand beside a number
 _ENDING: Final = (
     "md|txt|py|json|ya?ml|toml|ini|cfg|conf|log|csv|tsv|html?|xml|pdf|docx?|xlsx?|png|jpe?g|svg|gif|zip|gz|tar|sh|js|ts"
     "|c|h|cpp|rs|go|java|rb|sql|db|sqlite3?|service|rst|tex"
@@ -42,22 +43,25 @@ _KINDS: Final = (
     rf"\w[\w-]{{0,99}}(?:\.[\w-]{{1,99}}){{0,4}}\.(?:{_ENDING})\b",
     rf"(?:[€$£¥]|\b(?:EUR|USD|GBP|CHF|JPY))\s?{_NUMBER}",
     rf"{_NUMBER}[\s\u00a0\u202f-]?(?:{_UNIT})",
-    r"#?\b(?=[\w.:-]{0,100}\d)(?=[\w.:-]{0,100}[A-Za-z_])[A-Za-z0-9_]{1,100}(?:[.:-][A-Za-z0-9_]{1,100}){0,20}",
+    rf"#?(?=[{_LETTER}.:-]{{0,100}}\d)(?=[{_LETTER}.:-]{{0,100}}[A-Za-z_])[{_LETTER}]{{1,100}}(?:[.:-][{_LETTER}]{{1,100}}){{0,20}}",
     r"[A-Za-z]{1,50}(?:_[A-Za-z]{1,50}){1,10}",
     r"#\d{1,30}",
     r"\d{1,30}(?:-\d{1,30}){2,10}",
     r"\d{1,30}(?:\.\d{1,30}){2,10}",
     r"\d{1,3}(?:[,'\u00a0\u202f]\d{3}){1,10}",
+    r"\d{1,30}\.\d{2,30}",
     r"\d{4,100}",
 )
-_ANY: Final = re.compile("|".join(rf"(?<![\w])(?:{kind})" for kind in _KINDS), re.IGNORECASE)
+_ANY: Final = re.compile(rf"(?<![{_LETTER}])(?<!\d\.)(?:{'|'.join(_KINDS)})(?![{_LETTER}])", re.IGNORECASE)
 # The same thing written otherwise: thousands marks, a zero before an hour, a T between date and time.
 _SPELLINGS: Final = (
     (re.compile(r"(?<=\d)[,'\u00a0\u202f](?=\d{3}(?!\d))"), ""),
     (re.compile(r"(?<![\d:.])0(?=\d:\d)"), ""),
     (re.compile(r"(?<=\d)[Tt](?=\d\d?:\d)"), " "),
+    (re.compile(r"(?<=\d) ?(?:percent|per cent)\b", re.IGNORECASE), "%"),
 )
-_BEFORE, _AFTER_NUMBER, _AFTER_NAME = (re.compile(joint) for joint in (r"\d[.,]", r"[.,]\d", r"[.,-]\d"))
+_ON: Final = re.compile(f"[{_LETTER}]")
+_AFTER_NUMBER, _AFTER_NAME = re.compile(r"\.\d"), re.compile(r"[.-]\d")
 _AMOUNT: Final = re.compile(r"(\d[\d.,]*)[ -]?([^\W\d_]{3,}?)s?")
 _DIGITS, _LETTERS = re.compile(r"\d+"), re.compile(r"[^\W\d_]+")
 _BORDER: Final = re.compile(r"(?<=\d)(?=[^\W\d_])|(?<=[€$£¥])(?=\d)|(?<=\d)(?=[€$£¥%‰°])| ")
@@ -105,10 +109,10 @@ def _stands_in(word: str, text: str) -> bool:
 
 def _is_whole(text: str, start: int, end: int) -> bool:
     before, after = text[max(0, start - 2) : start], text[end : end + 2]
-    if text[start].isalnum() and (before[-1:].isalnum() or (text[start].isdigit() and _BEFORE.fullmatch(before))):
+    if _ON.match(text[start]) and (_ON.match(before[-1:]) or (text[start].isdigit() and re.match(r"\d\.$", before))):
         return False
     goes_on = _AFTER_NUMBER if text[start:end].isdigit() else _AFTER_NAME
-    return not (text[end - 1].isalnum() and (after[:1].isalnum() or goes_on.fullmatch(after)))
+    return not (_ON.match(text[end - 1]) and (_ON.match(after) or goes_on.match(after)))
 
 
 def _plain(text: str) -> str:

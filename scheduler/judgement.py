@@ -20,7 +20,8 @@ MOST_TOKENS = 2**53
 UNKEPT_OF_CALLS = frozenset({"id", "type", "function", "index", "custom"})
 UNKEPT = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "annotations", "audio"})
 
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
+_THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_BLANK_LETTERS = "\u2800\u3164\uffa0\u115f\u1160"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ def judge(reply: object, state: State, max_attempts: int, parts: Sequence[str] =
         return Judgement(outcome="filtered", reason=_refusal(message))
     if wanted:
         return _judge_calls(message, text, wanted, state, max_attempts)
-    if is_blank(text):
+    # A reply that was cut may have been so in its thoughts.
+    if is_blank(text if finish == "length" else _THOUGHTS.sub("", text)):
         cut = " before any text" if finish == "length" else ""
         return Judgement(outcome="empty", reason=f"the reply is blank (finish reason {finish or 'none'}){cut}")
     if finish == "tool_calls":
@@ -137,9 +139,8 @@ def _keepable(value: Mapping[str, Any]) -> bool:
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether a text says nothing: it is blanks, invisible characters, or the model's thoughts alone."""
-    said = _THOUGHTS.sub("", text)
-    return not any(letter.isprintable() and not letter.isspace() for letter in said)
+    """Tell whether a text is blanks and invisible characters alone."""
+    return not any(letter.isprintable() and not letter.isspace() and letter not in _BLANK_LETTERS for letter in text)
 
 
 def read_usage(value: object) -> Usage | None:

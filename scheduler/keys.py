@@ -102,7 +102,8 @@ def _pattern(spelling: str) -> str:
 
 
 def _spellings(secret: str) -> tuple[str, ...]:
-    return urllib.parse.quote(secret, safe=""), base64.b64encode(secret.encode()).decode(), secret
+    quoted = (urllib.parse.quote(secret, safe=""), urllib.parse.quote(secret))
+    return *quoted, base64.b64encode(secret.encode()).decode(), secret
 
 
 def without(value: Any, secrets: Sequence[str]) -> Any:

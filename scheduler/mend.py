@@ -28,6 +28,7 @@ from scheduler.state import (
 )
 from scheduler.text import storable
 from scheduler.tick import open_folder
+from scheduler.turns import read_turns
 
 ABSENT = "the ledger knows nothing of {path}; there is nothing to put back"
 SIX_FIELDS = frozenset({"task", "model", "conversation", "attempts", "status", "answer"})
@@ -167,7 +168,8 @@ def renew(plan: Plan, model: str, reason: str, *, keep: bool) -> str:
         state = new_state(plan.job.task, model)
         if keep and old is not None:
             state["conversation"] = list(old["conversation"])
-            if old["status"] == "done":
+            last = read_turns(old["conversation"])[-1:]
+            if old["status"] == "done" or any(turn.cut for turn in last):  # else nobody would answer the model's text
                 state["conversation"].append({"role": "user", "content": reason})
         held.replace(state, now, archive=Archive(reason, who()), renew=True)
         with held.ledger.writing() as tx:

@@ -19,7 +19,6 @@ from scheduler.reader import Peek, peek
 from scheduler.report import JobRow, JobState, RestRow, Survey, edited_since
 from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen
-from scheduler.sources import check_source
 from scheduler.state import State, is_final, is_open, same_task, utc
 from scheduler.tick import as_refusal
 from scheduler.trigger import last_point
@@ -78,11 +77,8 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
         row = _with_points(_with_state(row, found, bool(job.read)), job, facts, since, now)
         if found.state is not None:
             row = _with_edits(row, found.state, plan)
-        if row.state in ("ready", "running"):
-            check_next(plan, found.state, environ)
         if row.state == "ready":
-            for source in job.read:
-                check_source(source, private)
+            check_next(plan, found.state, environ, private)
         return replace(row, model=row.model or known_model(plan, environ))
     except Exception as error:  # a fault of the program must not hide the other rows
         return replace(row, state="blocked", reason=str(as_refusal(error)))
@@ -153,11 +149,11 @@ def _with_edits(row: JobRow, state: State, plan: Plan) -> JobRow:
     return row
 
 
-def check_next(plan: Plan, state: State | None, environ: Mapping[str, str]) -> None:
+def check_next(plan: Plan, state: State | None, environ: Mapping[str, str], private: Sequence[Path]) -> None:
     """Hold the stored task and model against those of jobs.yaml, and the next request against its limit.
 
-    Raises TaskChanged, ModelChanged, RequestRefused. What the readable files add to the request is left aside.
+    Raises SourceRefused, TaskChanged, ModelChanged, RequestRefused.
     """
     model = known_model(plan, environ) or (state["model"] if state else "")
-    order = order_of(plan, model)
+    order = order_of(plan, model, private)
     next_request(accept(state, order), order)

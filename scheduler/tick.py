@@ -13,7 +13,6 @@ from typing import Any
 
 from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
-from scheduler.calls import result_bytes
 from scheduler.checkpoint import Checkpoint, hold
 from scheduler.due import Plan, is_missed, model_of, order_of, owed_point, plan_job, private_paths
 from scheduler.errors import CheckpointMoved, EntryRefused, LedgerBusy, ProgramFault, ResumedError
@@ -24,9 +23,8 @@ from scheduler.owner import is_alive
 from scheduler.reader import peek
 from scheduler.report import problem_line
 from scheduler.roster import Facts, Seen, note, read_facts, read_seen
-from scheduler.sources import check_source, list_sources
 from scheduler.state import State, is_final, utc
-from scheduler.tools import Tool, file_tools
+from scheduler.tools import Tool
 
 Tell = Callable[[str, dict[str, Any]], object]
 Stopped = Callable[[], bool]
@@ -229,18 +227,9 @@ def _load(held: Checkpoint, order: Order, emit: Callable[[dict[str, Any]], objec
 def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[Order, Ask]:
     """Do the preflight: key, URL, client, model and readable files. Raises Blocked; nothing is counted by it."""
     plan, job = turn.plan, turn.plan.job
-    private = private_paths(job_file, environ)
-    for source in job.read:
-        check_source(source, private)
-    listing = list_sources(job.read, private)
-    order = replace(
-        order_of(plan, model_of(plan, environ)),
-        tools=(*file_tools(job.read, private, result_bytes(job.provider.context_tokens)), *turn.tools),
-        point=turn.point,
-        files=listing.entries,
-        unlisted=listing.left_out,
-        requests_per_day=job_file.requests_per_day,
-    )
+    order = order_of(plan, model_of(plan, environ), private_paths(job_file, environ))
+    tools, budget = (*order.tools, *turn.tools), job_file.requests_per_day
+    order = replace(order, tools=tools, point=turn.point, requests_per_day=budget)
     if plan.offline:
         return order, offline.demo
     from scheduler.gateway import Exchange

@@ -1769,3 +1769,21 @@ def test_work_refuses_an_address_before_anything_is_counted(
     assert told.code in (64, 65)
     told.one_line("http")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_job_whose_next_request_is_too_large_is_blocked_in_status_and_check_with_or_without_files(
+    project: Project,
+) -> None:
+    (project.folder / "log.txt").write_text("text")
+    too_long = (400, {"error": {"message": "maximum context length is 9 tokens"}})
+    jobs = {"reads": {"read": ["log.txt"]}, "plain": {}}
+    with chat_server(too_long) as chat:
+        project.live(chat.url, jobs)
+        project.run("run", "reads", "plain", code=69)
+        for name in jobs:
+            row = project.status(name)
+            assert (row["state"], "refused a request of" in row["reason"]) == ("blocked", True)
+        assert project.run("check", code=65).stderr.count("the request cannot be sent") == 2
+        project.live(chat.url, jobs, provider={"context_tokens": 50_000})
+        assert {project.status(name)["state"] for name in jobs} == {"ready"}
+        assert chat.count == 2

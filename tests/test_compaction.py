@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import re
+import time
 from typing import Any
 
 import pytest
@@ -199,6 +200,22 @@ def test_the_longest_reply_counts_too() -> None:
         assert built(state, options={name: 500}).sent["tokens"] >= plain + 500
     with pytest.raises(RequestRefused, match="the longest reply"):
         built(state, options={"max_tokens": 5000}, context_tokens=5000)
+
+
+def test_the_room_of_the_next_turn_leaves_the_last_one_its_place() -> None:
+    bare = built(state_of([]), context_tokens=10_000)
+    assert bare.room == pytest.approx((10_000 - bare.sent["tokens"]) * 9 / 20)
+    big = built(state_of([says("x" * 18_000, "user")]), context_tokens=10_000)
+    assert big.room + 6_000 <= 10_000 - bare.sent["tokens"]
+    assert built(state_of([])).room == math.inf
+
+
+def test_turns_that_go_anyway_cost_no_search_for_identifiers() -> None:
+    talk = [m for n in range(40) for m in reading(n, "AB-" * 20_000)]
+    start = time.process_time()
+    view = fit(read_turns(talk), 3_000)
+    assert len(view.turns) == 2
+    assert time.process_time() - start < 5  # they take half a second each
 
 
 def test_what_cannot_be_made_small_enough_is_refused_with_both_numbers() -> None:

@@ -205,6 +205,9 @@ def test_who_changes_a_request_changes_nothing_that_is_stored() -> None:
         (said("  \n\u00a0\t"), "empty"),
         (said("\u200b\ufeff\u2060"), "empty"),
         (said("<think>the answer is 4</think>\n"), "empty"),
+        (said("<think>a</think> <thinking>b</thinking>\u3164"), "empty"),
+        (said("<think>I wonder"), "empty"),
+        (said("<think>I wonder", "length"), "length"),
         (said(None), "empty"),
         (said(None, reasoning_content="the answer is 4"), "empty"),
         (said("", "length"), "empty"),
@@ -274,8 +277,8 @@ PART_TWO: Message = {"role": "assistant", "content": "is "}
         ([], "4"),
         (TALK, "4"),
         ([*TALK[:3], PART_ONE, PART_TWO], "The answer is 4"),
-        ([PART_ONE, PART_TWO, *TALK[:3]], "The answer is 4"),
-        ([PART_ONE, *TALK[:3], PART_TWO], "The answer is 4"),
+        ([PART_ONE, PART_TWO, *TALK[:3]], "4"),  # the request no longer asks to go on from there
+        ([PART_ONE, *TALK[:3], PART_TWO], "is 4"),
         ([PART_ONE, {"role": "user", "content": "again, please"}], "4"),
     ],
     ids=[

@@ -657,3 +657,17 @@ def test_adopt_leaves_out_what_others_write_beside_the_known_fields(project: Pro
         project.run("run", "nightly")
         assert [message["role"] for message in chat.requests[0]["messages"]][2:5] == ["user", "assistant", "tool"]
     assert (project.document()["status"], project.document()["answer"]) == ("done", "fin")
+
+
+def test_after_renew_keep_a_part_that_was_cut_is_followed_by_a_persons_word_and_not_by_an_order_to_go_on(
+    project: Project,
+) -> None:
+    cut = answer("The FIRST half of it. ", finish_reason="length")
+    with chat_server(cut, answer("the whole answer")) as chat:
+        project.live(chat.url)
+        project.run("run", "nightly")
+        project.run("renew", "nightly", "--reason", "begin again, please", "--confirm", "nightly", "--keep")
+        project.run("run", "nightly")
+        assert [message["role"] for message in chat.requests[1]["messages"]] == ["system", "user", "assistant", "user"]
+        assert chat.requests[1]["messages"][-1]["content"] == "begin again, please"
+    assert project.document()["answer"] == "the whole answer"

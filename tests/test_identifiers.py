@@ -42,7 +42,7 @@ UNITS = (
     "% ‰ ° °C °F € $ £ ¥ EUR USD GBP CHF JPY kB MB GB TB KiB MiB GiB TiB byte bytes bit/s kbit/s Mbit/s Gbit/s "
     "Tbit/s Hz kHz MHz GHz W kW MW Wh kWh MWh V mV kV A mA K m nm µm mm cm km g mg kg t l ml cl kcal px dpi "
     "s ms µs ns min h d second seconds minute minutes hour hours day days week weeks month months year years token "
-    "tokens request requests item items piece pieces percent euro euros dollar dollars cent cents pound pounds franc "
+    "tokens request requests item items piece pieces euro euros dollar dollars cent cents pound pounds franc "
     "francs"
 )
 MONTHS = (
@@ -116,6 +116,12 @@ def test_every_unit_month_and_ending_is_known(names: list[str]) -> None:
         ("./docs/a.md", "docs/a.md: lines 1-2", []),
         ("ORD-5", "https://h.example/ORD-5/x", []),
         ("(ORD-5), **ORD-6**; `ORD-7`", "ORD-5.\nORD-6, ORD-7", []),
+        *((same, same, []) for same in ("3.14159", "1.0834", "52.5200, 13.4050", "0.0001", "9:30am", "$1.5M")),
+        *((same, same, []) for same in ("2026\u5e74", "5000\u5143", "gr\u00f6\u00dfe_12", "1:1000", "12:30Uhr")),
+        ("99.9 %", "99.9 percent", []),
+        ("5000", "\u5728 5000\u5143", []),
+        ("ORD-5, 2026-03-02", "12,ORD-5,2026-03-02,9.90 EUR", []),
+        ("9.90 EUR", "12,9.90 EUR,x", []),
         ("no names here", "", []),
     ],
 )

@@ -184,6 +184,18 @@ def test_arguments_that_are_too_long_are_not_kept(tmp_path: Path) -> None:
     assert slice_of(tmp_path / "job.json", lambda _: says("fin"), tools, context_tokens=4_096)["status"] == "done"
 
 
+def test_a_call_that_takes_the_whole_room_is_made_bare(tmp_path: Path) -> None:
+    huge = "s" * 7_900
+    for number, call in enumerate(({"id": huge}, {"signature": huge}, {"function": {"name": "x", "arguments": ""}})):
+        asked = {"id": "c", "type": "function", "function": {"name": "x", "arguments": json.dumps({"a": huge})}} | call
+        reply = {"message": {"role": "assistant", "content": None, "tool_calls": [asked]}}
+        path = tmp_path / f"{number}.json"
+        for _ in range(3):
+            state = slice_of(path, lambda _, reply=reply: reply, context_tokens=4_096)
+        assert len(json.dumps(state["conversation"])) < 4_000
+        assert slice_of(path, lambda _: says("fin"), context_tokens=4_096)["status"] == "done"
+
+
 def test_what_an_earlier_allowance_read_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "job.json").touch()
     tools = folder_of(tmp_path, {"a.md": "the price is 9.90 EUR"})

@@ -930,7 +930,7 @@ def test_results_have_64_kib_each_and_256_together_or_a_share_of_the_context() -
     assert result_bytes(None) == result_bytes(10**9) == 64 * 1024
     assert result_bytes(8_000) == 3_000  # 1/8, at 3 bytes a token
     assert reply_bytes(math.inf) == reply_bytes(10**9) == 256 * 1024
-    assert reply_bytes(8_000) == 10_800  # 9/20
+    assert reply_bytes(8_000) == 24_000
     assert reply_bytes(-1) == 0
 
 
