@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,7 @@ TOO_MUCH: Final = (
 )
 LEFT_OUT: Final = "\n[{count} more calls of this reply are left out, for lack of room.]"
 AGAIN: Final = "[Already read by an earlier call with the same arguments; this is its result again.]"
+_LEFT_OUT: Final = re.compile(re.escape(LEFT_OUT).replace(r"\{count\}", r"\d+") + r"\Z")
 TWICE: Final = "[The same call as one before it in this reply; its result stands there.]"
 
 
@@ -74,11 +76,14 @@ def answer_calls(
             called = Called(TOO_MUCH.format(limit=max(0, room)), (), ok=False)
             cost = _cost(stored, called)
         if cost > left:
-            stored = _bare(stored)
+            stored = _without_arguments(stored)
             cost = _cost(stored, called)
         if cost > left and results:
             results[-1]["content"] += LEFT_OUT.format(count=len(calls) - len(results))
             break
+        if cost > left:
+            stored = {name: stored[name] for name in ("id", "type", "function")}
+            cost = _cost(stored, called)
         left -= cost
         if called.ok:
             here.add(identity)
@@ -89,10 +94,8 @@ def answer_calls(
     return [{**message, "tool_calls": kept}, *results], evidence
 
 
-def _bare(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call without its arguments and its provider's own fields."""
-    function = {"name": stored["function"]["name"], "arguments": "{}"}
-    return {"id": stored["id"], "type": stored["type"], "function": function}
+def _without_arguments(stored: Mapping[str, Any]) -> dict[str, Any]:
+    return {**stored, "function": {"name": stored["function"]["name"], "arguments": "{}"}}
 
 
 def _cost(stored: Mapping[str, Any], called: Called) -> int:
@@ -105,15 +108,16 @@ def _bytes(value: Mapping[str, Any]) -> int:
 
 
 def _known_results(state: State) -> dict[tuple[str, str], str]:
-    """Return what each call of these attempts gave first, errors left out.
+    """Return what each call of these attempts gave first, errors and notes of ours left out.
 
     What stands in the conversation from before them, of an earlier allowance or of another program, may have changed.
     """
     known: dict[tuple[str, str], str] = {}
     for turn in recent_calls(state):
         for result in turn.results:
-            if not result.failed:
-                known.setdefault(_identity(result.name, result.arguments), result.text)
+            if not result.failed and result.text != TWICE:
+                text = _LEFT_OUT.sub("", result.text)
+                known.setdefault(_identity(result.name, result.arguments), text)
     return known
 
 

@@ -21,11 +21,15 @@ _VALUE_LIMIT = 40
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|prompt.?length|token count.{0,40}exceed|too many.{0,10}tokens"
     r"|\b(prompt|input|request|messages?)\b(?! (field|timeout))[^.:\[]{0,30}\btoo (long|large)"
-    r"|maximum model length|range of input length|max_new_tokens.{0,40}must be|must have less than \d+ tokens"
-    r"|exceed(s|ed)?\b.{0,40}\btoken limit|\binput tokens? exceed|\btotal (tokens|length)\b.{0,60}\bexceed"
+    r"|maximum model length|range of input length|max_new_tokens.{0,40}must be <=|must have less than \d+ tokens"
+    r"|exceed(s|ed)?\b.{0,40}\bmodel token limit|\binput tokens? exceed|\btotal (tokens|length)\b.{0,60}\bexceed"
     r"|input length.{0,40}exceed|reduce the length of the (messages|prompt|input)"
 )
-_NO_PARAMETER = re.compile(r"\b(unsupported|unknown|unrecognized|unexpected) (parameter|argument|field)")
+# Words of another fault, or of a quota that time fills again; what they stand in is not about one request's length.
+_NOT_LENGTH = re.compile(
+    r"\b(unsupported|unknown|unrecognized|unexpected) (parameter|argument|field)"
+    r"|\bper (second|minute|hour|day|week|month)|\b(hourly|daily|weekly|monthly)\b|\bquota|\brate.?limit"
+)
 _NO_MODEL = re.compile(
     r"(?<!of the )\bmodel\b:?(\s\S+){0,3}?\s"
     r"(does not exist|not exist|not found|has been (decommissioned|deprecated|retired))"
@@ -86,7 +90,7 @@ def _classify(status: int, codes: list[str], words: str) -> tuple[Outcome, str]:
     if (
         status == 413
         or (status == 429 and "too large" in words)
-        or (status in (400, 422) and says(_TOO_LONG) and not says(_NO_PARAMETER))
+        or (status in (400, 422) and says(_TOO_LONG) and not says(_NOT_LENGTH))
     ):
         return "context_too_long", "none"
     if status == 429:

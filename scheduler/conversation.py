@@ -103,7 +103,7 @@ def build_request(state: State, number: int, frame: Frame) -> Built:
         why = WINDOW if most == frame.context_tokens else REFUSED.format(tokens=refused)
         raise RequestRefused(reason=TOO_LARGE.format(tokens=tokens, most=most, why=why, then=_way_out(turns)))
     sent = Sent(tokens=tokens, model=state["model"], window=frame.context_tokens, cut=list(view.cut))
-    return Built(request, sent, _room(most - _tokens(bare), view.turns[-1:]), _parts(state, view.turns))
+    return Built(request, sent, _room(most - _tokens(bare), view.turns[-1:]), _parts(state, turns))
 
 
 def _room(free: float, last: Sequence[Turn]) -> float:
@@ -112,10 +112,10 @@ def _room(free: float, last: Sequence[Turn]) -> float:
     return min(free * 9 / 20, free * 19 / 20 - taken)
 
 
-def _parts(state: State, shown: Sequence[Turn]) -> tuple[str, ...]:
-    """Return the parts at the end of a request, which asks to go on from there; other texts were never cut."""
+def _parts(state: State, turns: Sequence[Turn]) -> tuple[str, ...]:
+    """Return the parts at the end, from which a request asks to go on; other texts were never cut."""
     most = sum(entry["outcome"] == "length" for entry in state["history"])
-    last = itertools.takewhile(lambda turn: turn.cut, reversed(shown))
+    last = itertools.takewhile(lambda turn: turn.cut, reversed(turns))
     return tuple(turn.message["content"] for turn in itertools.islice(last, most))[::-1]
 
 

@@ -14,6 +14,7 @@ from scheduler.turns import read_turns, recent_calls
 NO_EVIDENCE: Final = "no evidence: nothing was read"
 CALL_AS_TEXT: Final = "it holds a tool call written as text, which was not run"
 UNFOUNDED: Final = "in nothing that was read, nor in the task: {names}"
+THOUGHTS: Final = "it begins with the model's thoughts"
 PART: Final = "an earlier reply was cut, and its part is not in the answer"
 UNKNOWN_FINISH: Final = "finish reason {finish} is unknown"
 KNOWN_FINISHES: Final = frozenset({"stop", "eos", "end_turn", ""})  # others make no answer
@@ -50,8 +51,11 @@ def plain_doubts(state: State, reads: bool) -> Iterator[str]:
         yield NO_EVIDENCE
     if _CALL.search(answer):
         yield CALL_AS_TEXT
-    parts = [turn.message["content"] for turn in read_turns(state["conversation"]) if turn.cut]
-    if any(entry["outcome"] == "length" for entry in state["history"]) and not all(part in answer for part in parts):
+    if answer.lstrip().lower().startswith(("<think>", "<thinking>")):
+        yield THOUGHTS
+    cut = sum(entry["outcome"] == "length" for entry in state["history"])
+    texts = [turn.message["content"] for turn in read_turns(state["conversation"]) if turn.cut]
+    if cut and not all(part in answer for part in texts[-cut - 1 :]):  # the last one is of the answer itself
         yield PART
     if finish is not None and finish not in KNOWN_FINISHES:
         yield UNKNOWN_FINISH.format(finish=one_line(finish, 60))

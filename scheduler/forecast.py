@@ -79,7 +79,7 @@ def _refusal(
             check_can_write(plan.path.parent)
         if damage:
             return damage, ""
-        if state is not None and is_final(state):
+        if state is not None and (is_final(state) or state["attempts"] >= plan.job.max_attempts):
             return None, ""
         check_can_write(plan.path.parent)
         check_can_write(plan.path.with_name(NAME))

@@ -20,7 +20,7 @@ MOST_TOKENS = 2**53
 UNKEPT_OF_CALLS = frozenset({"id", "type", "function", "index", "custom"})
 UNKEPT = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "annotations", "audio"})
 
-_THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _BLANK_LETTERS = "\u2800\u3164\uffa0\u115f\u1160"
 
 
@@ -64,8 +64,8 @@ def judge(reply: object, state: State, max_attempts: int, parts: Sequence[str] =
         return Judgement(outcome="filtered", reason=_refusal(message))
     if wanted:
         return _judge_calls(message, text, wanted, state, max_attempts)
-    # A reply that was cut may have been so in its thoughts.
-    if is_blank(text if finish == "length" else _THOUGHTS.sub("", text)):
+    # A reply that was cut may have been so in its thoughts, and the next one may end them.
+    if is_blank(text if finish == "length" else _THOUGHTS.sub("", "".join([*parts, text]))):
         cut = " before any text" if finish == "length" else ""
         return Judgement(outcome="empty", reason=f"the reply is blank (finish reason {finish or 'none'}){cut}")
     if finish == "tool_calls":

@@ -206,7 +206,6 @@ def test_who_changes_a_request_changes_nothing_that_is_stored() -> None:
         (said("\u200b\ufeff\u2060"), "empty"),
         (said("<think>the answer is 4</think>\n"), "empty"),
         (said("<think>a</think> <thinking>b</thinking>\u3164"), "empty"),
-        (said("<think>I wonder"), "empty"),
         (said("<think>I wonder", "length"), "length"),
         (said(None), "empty"),
         (said(None, reasoning_content="the answer is 4"), "empty"),
@@ -298,6 +297,26 @@ def test_the_answer_is_every_kept_part_and_the_last_one(conversation: list[Messa
         entry["outcome"] = "length"
     parts = build(state, 3, Frame(max_attempts=4)).parts
     assert judge(said("4"), state, 4, parts).answer == answer
+
+
+def test_a_tag_that_is_never_closed_is_text() -> None:
+    for text in ("<think> is a tag that some models write", "<think>x\n\n**Answer:** 5"):
+        assert judge(said(text), counted(1), 4).answer == text
+
+
+def test_thoughts_that_two_parts_make_together_are_no_answer() -> None:
+    assert judge(said(" still thinking</think>"), counted(2), 4, ["<think>let me see"]).outcome == "empty"
+    joined = judge(said(" so</think>fin"), counted(2), 4, ["<think>let me see"])
+    assert joined.answer == "<think>let me see so</think>fin"
+
+
+def test_a_part_that_no_longer_fits_into_the_request_is_still_a_part_of_the_answer() -> None:
+    state = counted(4, [{"role": "assistant", "content": letter * 4_000} for letter in "ABC"])
+    for entry in state["history"][:3]:
+        entry["outcome"] = "length"
+    made = build(state, 4, Frame(max_attempts=4, context_tokens=4_096))
+    assert made.sent["cut"]
+    assert "".join(made.parts) == "A" * 4_000 + "B" * 4_000 + "C" * 4_000
 
 
 def test_a_text_that_was_never_cut_is_no_part_of_the_answer() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.doubts import CALL_AS_TEXT, NO_EVIDENCE, PART, find_doubts, plain_doubts, read_lines
+from scheduler.doubts import CALL_AS_TEXT, NO_EVIDENCE, PART, THOUGHTS, find_doubts, plain_doubts, read_lines
 from scheduler.state import Evidence, Message, State, admit, new_state, settle
 from scheduler.turns import INTERRUPTED, tool_message
 from tests.test_turns import asks, call, says
@@ -112,6 +112,18 @@ def test_a_part_that_is_not_in_the_answer_is_told() -> None:
     for answer, doubts in (("whole", [PART]), ("half and more", [])):
         state = settle(counted, "answered", finished=NOW, max_attempts=4, answer=answer, messages=[says(answer)])
         assert find_doubts(state, reads=False) == doubts
+
+
+def test_a_text_from_before_these_attempts_is_no_part_and_thoughts_are_told() -> None:
+    state = new_state("t", "m1")
+    state["conversation"] = [says("the old answer"), says("once more, please", "user")]
+    state = settle(
+        admit(state, 1, point=None, started=NOW), "length", finished=NOW, max_attempts=4, messages=[says("new half ")]
+    )
+    counted = admit(state, 2, point=None, started=NOW)
+    whole = settle(counted, "answered", finished=NOW, max_attempts=4, answer="new half end", messages=[says("end")])
+    assert find_doubts(whole, reads=False) == []
+    assert find_doubts(done("<think>hm\nfin"), reads=False) == [THOUGHTS]
 
 
 def test_the_name_of_a_file_that_was_read_is_a_ground() -> None:

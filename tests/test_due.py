@@ -13,13 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler import resume_once, tick
+from scheduler.checkpoint import hold
 from scheduler.due import due_point, model_of, next_due, plan_job
 from scheduler.errors import CheckpointUnknown, ModelChanged, ProviderNotReady, SourceRefused, TaskChanged
 from scheduler.forecast import forecast, open_folders
 from scheduler.job import Job, JobFile, KeySource, Provider, Source
-from scheduler.ledger import Admission, ledger_of
+from scheduler.ledger import Admission, Claim, ledger_of
 from scheduler.owner import this_process
 from scheduler.roster import Facts, note
+from scheduler.state import Sent, new_state
 
 DEMO = Provider(name="demo", base_url=None)
 LOCAL = Provider(name="local", base_url="http://127.0.0.1:1/v1", model="m1", timeout=60)
@@ -270,6 +272,18 @@ def test_what_lies_ahead_of_a_new_job(tmp_path: Path) -> None:
     assert outlook.last is not None
     assert outlook.last.timestamp() > moments[-1]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_no_request_can_follow_is_held_against_nothing(tmp_path: Path) -> None:
+    gone = (Source(name="x", path=tmp_path / "x"),)
+    one = job(checkpoint=tmp_path / "nightly.json", max_attempts=1, task="another task", read=gone)
+    claim = Claim(job="nightly", provider="demo", model="m", task="t", live=False, point=None, deadline=600)
+    with hold(one.checkpoint) as held:
+        held.look()
+        held.admit(new_state("t", "m"), claim, Sent(tokens=1, model="m", window=None, cut=[]), 1, NINE)
+        assert forecast(plan_job(one, live=False), job_file(one), {}, None)[1] is None
+    ready = job(checkpoint=tmp_path / "other.json", read=gone)
+    assert isinstance(forecast(plan_job(ready, live=False), job_file(ready), {}, None)[1], SourceRefused)
 
 
 def test_the_points_of_so_many_days(tmp_path: Path) -> None:

@@ -196,6 +196,30 @@ def test_a_call_that_takes_the_whole_room_is_made_bare(tmp_path: Path) -> None:
         assert slice_of(path, lambda _: says("fin"), context_tokens=4_096)["status"] == "done"
 
 
+def test_notes_of_ours_are_never_taken_for_what_was_read(tmp_path: Path) -> None:
+    odd = Tool("odd", "Odd.", {"type": "object", "properties": {}}, lambda _: "Error: is how this text begins")
+    path = tmp_path / "job.json"
+    slice_of(path, lambda _: wants(("odd", {}), ("odd", {})), (odd,))
+    state = slice_of(path, lambda _: wants(("odd", {})), (odd,))
+    assert state["conversation"][-1]["content"] == "Error: is how this text begins"
+    tools = folder_of(tmp_path, {f"f{n}.md": f"{n} short" for n in range(32)})
+    path = tmp_path / "other.json"
+    state = slice_of(path, lambda _: read(*(f"docs/f{n}.md" for n in range(32))), tools, context_tokens=2_048)
+    [*_, last] = state["conversation"]
+    assert "more calls of this reply are left out" in last["content"]
+    number = len(state["conversation"]) - 2
+    state = slice_of(path, lambda _: read(f"docs/f{number}.md"), tools, context_tokens=2_048)
+    assert "left out" not in state["conversation"][-1]["content"]
+
+
+def test_own_fields_of_a_call_stay_where_its_arguments_can_go(tmp_path: Path) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "x", "arguments": json.dumps({"a": "s" * 6_000})}}
+    reply = {"message": {"role": "assistant", "content": None, "tool_calls": [call | {"signature": "s" * 600}]}}
+    state = slice_of(tmp_path / "job.json", lambda _: reply, context_tokens=4_096)
+    [kept] = state["conversation"][0]["tool_calls"]
+    assert (len(kept["signature"]), kept["function"]["arguments"]) == (600, "{}")
+
+
 def test_what_an_earlier_allowance_read_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "job.json").touch()
     tools = folder_of(tmp_path, {"a.md": "the price is 9.90 EUR"})
