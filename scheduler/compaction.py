@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,9 +61,11 @@ def fit(turns: Sequence[Turn], room: float) -> View:
     The oldest tool results are shortened first, each to a stub with its identifiers; then, with fewer of them; then the
     oldest turns go as a whole. The last two turns stay word for word.
     """
-    older = max(0, len(turns) - KEPT)
     rendered = list(render_each(turns))
     sizes = [_bytes(messages) for messages in rendered]
+    if sum(sizes) <= room:
+        return View(tuple(turns))
+    older = max(0, len(turns) - KEPT)
     gone = _surely_gone(rendered[:older], sum(map(_least, rendered)) - room)
     excess = sum(sizes[gone:]) - room + (NOTE_BYTES if gone else 0)
     names = functools.cache(lambda index, number: find_identifiers(turns[index].results[number].text))
@@ -100,12 +103,9 @@ def _surely_gone(rendered: Sequence[Sequence[Message]], excess: float) -> int:
     return gone
 
 
-def _least(messages: Sequence[Message]) -> int:
-    return sum(min(STUB_BYTES, size) if is_result else size for is_result, size in map(_measure, messages))
-
-
-def _measure(message: Message) -> tuple[bool, int]:
-    return message["role"] == "tool", _bytes([message])
+def _least(messages: Sequence[Message]) -> float:
+    """Return how many bytes a turn takes at least, each of its results a stub."""
+    return sum(min(_bytes([message]), STUB_BYTES if message["role"] == "tool" else math.inf) for message in messages)
 
 
 def shorten(result: Result, names: Sequence[str], share: float = 1) -> Result:

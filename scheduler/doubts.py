@@ -47,25 +47,28 @@ def plain_doubts(state: State, reads: bool) -> Iterator[str]:
     answer, finish = state["answer"], state["history"][-1]["finish_reason"] if state["history"] else None
     if answer is None:
         return
-    if reads and not has_evidence(state):
+    if reads and not _has_evidence(state):
         yield NO_EVIDENCE
     if _CALL.search(answer):
         yield CALL_AS_TEXT
     if answer.lstrip().lower().startswith(("<think>", "<thinking>")):
         yield THOUGHTS
     cut = sum(entry["outcome"] == "length" for entry in state["history"])
-    texts = [turn.message["content"] for turn in read_turns(state["conversation"]) if turn.cut]
-    if cut and not all(part in answer for part in texts[-cut - 1 :]):  # the last one is of the answer itself
-        yield PART
+    if cut:
+        texts = [turn.message["content"] for turn in read_turns(state["conversation"]) if turn.cut]
+        if not all(part in answer for part in texts[-cut - 1 :]):  # the last one is of the answer itself
+            yield PART
     if finish is not None and finish not in KNOWN_FINISHES:
         yield UNKNOWN_FINISH.format(finish=one_line(finish, 60))
 
 
-def has_evidence(state: State) -> bool:
+def _has_evidence(state: State) -> bool:
     """Tell whether anything was read: in these attempts, or in the conversation that they went on from."""
-    older = [turn for turn in read_turns(state["conversation"]) if turn.results]
-    older = older[: len(older) - len(recent_calls(state))]
-    return bool(read_lines(state)) or any(not result.failed for turn in older for result in turn.results)
+    if read_lines(state):
+        return True
+    turns = [turn for turn in read_turns(state["conversation"]) if turn.results]
+    older = turns[: len(turns) - len(recent_calls(state))]
+    return any(not result.failed for turn in older for result in turn.results)
 
 
 def read_lines(state: State) -> list[Evidence]:

@@ -65,7 +65,7 @@ def judge(reply: object, state: State, max_attempts: int, parts: Sequence[str] =
     if wanted:
         return _judge_calls(message, text, wanted, state, max_attempts)
     # A reply that was cut may have been so in its thoughts, and the next one may end them.
-    if is_blank(text if finish == "length" else _THOUGHTS.sub("", "".join([*parts, text]))):
+    if _is_blank(text if finish == "length" else _THOUGHTS.sub("", "".join([*parts, text]))):
         cut = " before any text" if finish == "length" else ""
         return Judgement(outcome="empty", reason=f"the reply is blank (finish reason {finish or 'none'}){cut}")
     if finish == "tool_calls":
@@ -79,7 +79,7 @@ def judge(reply: object, state: State, max_attempts: int, parts: Sequence[str] =
 
 def _refusal(message: Mapping[str, Any]) -> str:
     refusal = message.get("refusal")
-    return f"the provider filtered the reply{f': {well_formed(refusal)}' if isinstance(refusal, str) else ''}"[:300]
+    return f"the provider filtered the reply{f': {refusal}' if isinstance(refusal, str) else ''}"
 
 
 def _judge_calls(
@@ -138,7 +138,7 @@ def _keepable(value: Mapping[str, Any]) -> bool:
     return shallow and None not in value.values() and json.loads(text) == value
 
 
-def is_blank(text: str) -> bool:
+def _is_blank(text: str) -> bool:
     """Tell whether a text is blanks and invisible characters alone."""
     return not any(letter.isprintable() and not letter.isspace() and letter not in _BLANK_LETTERS for letter in text)
 

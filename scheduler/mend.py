@@ -127,15 +127,14 @@ def read_document(body: bytes) -> State:
 
 def _usual(message: Any) -> Any:
     """Return a message without the fields that others write beside those of ours; `check` judges the rest."""
-    if not isinstance(message, dict):
-        return message
-    role = message.get("role")
-    if role == "assistant":
-        calls = {} if message.get("tool_calls") else {"tool_calls": None}
-        bare = {"content": None, **message}
-        return {name: value for name, value in bare.items() if name not in calls}
-    kept = {"tool": ("role", "tool_call_id", "content"), "user": ("role", "content")}.get(str(role), tuple(message))
-    return {name: message[name] for name in kept if name in message}
+    match message:
+        case {"role": "assistant"}:
+            return {"content": None} | {name: value for name, value in message.items() if name != "tool_calls" or value}
+        case {"role": "tool"}:
+            return {name: message[name] for name in ("role", "tool_call_id", "content") if name in message}
+        case {"role": "user"}:
+            return {name: message[name] for name in ("role", "content") if name in message}
+    return message
 
 
 def revise(plan: Plan, model: str, reason: str) -> str:

@@ -110,10 +110,8 @@ def read_turns(conversation: Sequence[Message]) -> list[Turn]:
     ids are made unique within their turn, names and arguments such that every provider takes them.
     """
     starts = [index for index, message in enumerate(conversation) if message["role"] != "tool"]
-    ends = [*starts[1:], len(conversation)]
-    found = (
-        _read_turn(conversation[start], conversation[start + 1 : end]) for start, end in zip(starts, ends, strict=False)
-    )
+    borders = itertools.pairwise([*starts, len(conversation)])
+    found = (_read_turn(conversation[start], conversation[start + 1 : end]) for start, end in borders)
     return [turn for turn in found if turn is not None]
 
 
