@@ -20,11 +20,12 @@ from scheduler.due import plan_job
 from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, Later, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
+from scheduler.owed import HASTE, Result, Tell, open_folder, select
 from scheduler.owner import this_process
 from scheduler.report import problem_line
 from scheduler.roster import claim_daemon, release_daemon
 from scheduler.systemd import notify
-from scheduler.tick import HASTE, Result, Tell, open_folder, run_due, select
+from scheduler.tick import run_due
 from scheduler.watch import WatchedFile
 
 POLL = 1.0

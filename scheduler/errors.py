@@ -20,27 +20,8 @@ A class's docstring is its sentence for people: the first paragraph, filled from
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import typing
-
 from scheduler.job import Problem
-
-
-@typing.dataclass_transform(kw_only_default=True, eq_default=False)
-class ResumedError(Exception):
-    """Something was refused."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
-
-    def __str__(self) -> str:
-        """Fill the class's sentence, and add the notes; without docstrings (python -OO) name class and facts."""
-        if not (form := type(self).__doc__):
-            return f"{type(self).__name__}: {vars(self)}"
-        sentence = " ".join(inspect.cleandoc(form).split("\n\n")[0].split()).format_map(vars(self))
-        return " ".join([sentence, *getattr(self, "__notes__", ())])
+from scheduler.refusal import ResumedError as ResumedError
 
 
 class UsageRefused(ResumedError):

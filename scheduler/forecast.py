@@ -15,7 +15,7 @@ from scheduler.files import check_can_write, check_folder
 from scheduler.job import Job, JobFile
 from scheduler.keys import read_key
 from scheduler.ledger import NAME
-from scheduler.report import Outlook, change_mark
+from scheduler.outlook import Outlook, change_mark
 from scheduler.roster import Facts
 from scheduler.state import State, is_final
 from scheduler.survey import check_next, look

@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from scheduler import entries, files, positions
-from scheduler.entries import FileEntry, JobEntry, KeyEntry, ProviderEntry
 from scheduler.entries import json_schema as json_schema
 from scheduler.errors import JobFileUnreadable
-from scheduler.job import REHEARSAL, Job, JobFile, KeySource, Problem, Provider, Source
+from scheduler.job import Job, JobFile, Problem
 from scheduler.misfits import Misfit, nearest
 from scheduler.positions import Document, Odd, Place
+from scheduler.records import BUILT_IN, DEMO, MANDAPI, folders_of, key_files, make_records
+from scheduler.shapes import FileEntry
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-MANDAPI: Final = Provider(
-    name="mandapi",
-    base_url="https://api.mandapi.com/v1",
-    model_env="MANDAPI_MODEL_ID",
-    key=KeySource(kind="env", name="MANDAPI_API_KEY"),
-)
-DEMO: Final = Provider(name="demo", base_url=None)
-BUILT_IN: Final = {MANDAPI.name: MANDAPI, DEMO.name: DEMO}
 
 
 def read_job_file(path: Path) -> JobFile:
@@ -86,11 +78,11 @@ def parse_job_file(body: bytes, path: Path) -> JobFile:
     if shape is None:
         raise _unreadable(path, problems)
     real = Path(os.path.realpath(path))
-    providers, jobs = _records(shape, real.parent)
+    providers, jobs = make_records(shape, real.parent)
     problems += [_located(misfit, document, path) for misfit in _shared(jobs.values(), document)]
     problems.sort(key=lambda problem: (problem.line, problem.column))
     refused = {p.job: p for p in reversed(problems) if p.job is not None and p.severity == "error"}
-    private = {*_key_files(providers.values()), *(folder for job in jobs.values() for folder in _folders(job))}
+    private = {*key_files(providers.values()), *(folder for job in jobs.values() for folder in folders_of(job))}
     return JobFile(
         path=real,
         digest=hashlib.sha256(body).hexdigest(),
@@ -220,74 +212,12 @@ def _unreadable(path: Path, problems: list[Problem]) -> JobFileUnreadable:
     return JobFileUnreadable(path=str(path), message=message, problems=tuple(problems))
 
 
-def _records(shape: FileEntry, folder: Path) -> tuple[dict[str, Provider], dict[str, Job]]:
-    base = _under(folder, shape.base or (".." if folder.name == "config" else "."))
-    providers = BUILT_IN | {name: _provider(name, entry, base) for name, entry in shape.providers.items()}
-    return providers, {name: _job(name, entry, shape, base, providers) for name, entry in shape.jobs.items()}
-
-
-def _under(base: Path, text: str) -> Path:
-    return Path("/" + os.path.normpath(base / text).lstrip("/"))  # POSIX keeps a double slash at the start
-
-
-def _provider(name: str, entry: ProviderEntry, base: Path) -> Provider:
-    """Lay the fields of an entry over the built-in provider of this name, or over a blank one."""
-    given: dict[str, Any] = {field: getattr(entry, field) for field in entry.model_fields_set}
-    if entry.key:
-        given["key"] = _key(entry.key, base)
-    if entry.ca_file:
-        given["ca_file"] = _under(base, entry.ca_file)
-    given["headers"] = tuple((header, _header(value)) for header, value in sorted(entry.headers.items()))
-    given["extra_body"] = json.dumps(entry.extra_body, sort_keys=True)
-    return replace(BUILT_IN.get(name, Provider(name=name, base_url="")), **given)
-
-
-def _header(value: str | dict[str, str]) -> str | KeySource:
-    return value.strip() if isinstance(value, str) else KeySource(kind="env", name=value["env"])
-
-
-def _key(entry: KeyEntry, base: Path) -> KeySource:
-    if entry.file is not None:
-        return KeySource(kind="file", name=str(_under(base, entry.file)))
-    if entry.env is not None:
-        return KeySource(kind="env", name=entry.env)
-    return KeySource(kind="credential", name=entry.credential or "")
-
-
-def _job(name: str, entry: JobEntry, shape: FileEntry, base: Path, providers: Mapping[str, Provider]) -> Job:
-    pauses = shape.after_failure if entry.after_failure is None else entry.after_failure
-    return Job(
-        id=name,
-        task=entry.task,
-        checkpoint=_under(base, entry.checkpoint),
-        provider=providers[entry.provider],
-        model=entry.model,
-        schedule=entry.schedule,
-        timezone=entry.timezone or shape.timezone,
-        read=tuple(Source(name=os.path.normpath(text), path=_under(base, text)) for text in entry.read),
-        after_failure=tuple(pauses),
-        catch_up=entry.catch_up,
-        max_attempts=entry.max_attempts,
-    )
-
-
-def _folders(job: Job) -> Iterator[Path]:
-    """Name the folders of a job's documents: its own, and the one of its rehearsals."""
-    yield job.checkpoint.parent
-    if not job.provider.offline:
-        yield job.checkpoint.parent / REHEARSAL
-
-
-def _key_files(providers: Iterable[Provider]) -> Iterator[Path]:
-    return (Path(provider.key.name) for provider in providers if provider.key and provider.key.kind == "file")
-
-
 def _shared(jobs: Iterable[Job], document: Document) -> Iterator[Misfit]:
     """Find each job whose checkpoint, or its rehearsal's, is really the file of an earlier job."""
     real = functools.cache(os.path.realpath)
     owners: dict[str, str] = {}
     for job in jobs:
-        taken = [f"{real(folder)}/{job.checkpoint.name}" for folder in _folders(job)]
+        taken = [f"{real(folder)}/{job.checkpoint.name}" for folder in folders_of(job)]
         first = next((owners[file] for file in taken if file in owners), None)
         if first is None:
             owners.update(dict.fromkeys(taken, job.id))

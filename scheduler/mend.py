@@ -14,6 +14,7 @@ from scheduler.due import Plan
 from scheduler.errors import CheckpointUnknown, MaintenanceRefused, NotAFile
 from scheduler.files import exists, read_regular, translated, user_name
 from scheduler.ledger import NAME, Archive
+from scheduler.owed import open_folder
 from scheduler.reader import is_behind
 from scheduler.rests import lift
 from scheduler.roster import note
@@ -27,7 +28,6 @@ from scheduler.state import (
     utc,
 )
 from scheduler.text import storable
-from scheduler.tick import open_folder
 from scheduler.turns import read_turns
 
 ABSENT = "the ledger knows nothing of {path}; there is nothing to put back"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from scheduler.job import Problem
-from scheduler.state import PROGRESS, State
 from scheduler.text import dots, json_text, one_line, printable, table
 
 JobState = Literal["ready", "running", "done", "exhausted", "blocked"]
@@ -57,24 +55,6 @@ class Survey:
     rests: Sequence[RestRow]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """What check tells of one job; a point comes with what the clock did since the one before it."""
-
-    id: str
-    status: str
-    words: str
-    timezone: str
-    checkpoint: str
-    rehearsal: bool
-    left: int
-    max_attempts: int
-    points: Sequence[tuple[datetime, str]]
-    more: bool
-    last: datetime | None
-    note: str
-
-
 def problem_line(problem: Problem) -> str:
     """Return `FILE:LINE:COL: job NAME: message (hint)`."""
     job = f"job {problem.job}: " if problem.job else ""
@@ -88,54 +68,6 @@ def unknown_name(path: str, kind: str, name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known[:20])}"
     return f"{path} has no {kind} {name}; {hint}"
-
-
-def event_line(job: str, event: Mapping[str, Any]) -> str:
-    """Return one line that tells an event of a slice."""
-    text = _EVENTS[event["event"]](event)
-    return printable(f"job {job}: {text}" if job else text)
-
-
-def event_level(event: Mapping[str, Any]) -> str:
-    """Return `warning` for what a person may want to act on, else `info`."""
-    failed = event["event"] == "settled" and (event["outcome"] not in PROGRESS or event["status"] == "exhausted")
-    return "warning" if failed or event["event"] in ("put_back", "interrupted", "missed") else "info"
-
-
-_EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "admitted": lambda event: (
-        f"attempt {event['attempt']} of {event['of']}: counted, asking"
-        + (f" (cut from the request: {event['cut']} older results or turns)" if event["cut"] else "")
-    ),
-    "tool_result": lambda event: (
-        f"tool {one_line(event['name'], 40)} {one_line(event['arguments'])}: {'read' if event['ok'] else 'refused'}"
-    ),
-    "put_back": lambda event: (
-        f"warning: the checkpoint file was {'missing' if event['missing'] else 'an older copy'}; put back at attempt "
-        f'{event["attempt"]} of {event["of"]}; "resumed renew" starts a new allowance'
-    ),
-    "interrupted": lambda event: (
-        f"attempt {event['attempt']} of {event['of']} was interrupted: its process ended; it stays counted"
-    ),
-    "retaken": lambda _: "task or model changed before the first attempt; the new ones are taken",
-    "missed": lambda event: f"the point {event['point']} was missed, and catch_up is false; it is skipped",
-    "settled": lambda event: _settled(event),
-}
-
-
-def _settled(event: Mapping[str, Any]) -> str:
-    attempt = f"attempt {event['attempt']} of {event['of']}"
-    if event["outcome"] == "answered":
-        return f"{attempt}: answered: {one_line(event['answer'])}"
-    reason = f" ({one_line(event['reason'], 300)})" if event["reason"] else ""
-    then = "the next slice goes on"
-    if event["status"] == "exhausted":
-        then = "no attempt is left"
-    elif event["outcome"] == "refused":
-        then = "asked again once the provider's entry or key changes, or after: resumed unblock"
-    elif event["outcome"] == "context_too_long":
-        then = "no request of this size is sent again: the next one is cut, or blocked"
-    return f"{attempt}: {event['outcome']}{reason}; {then}"
 
 
 def edited_since(row: JobRow) -> JobRow:
@@ -173,48 +105,11 @@ def _cells(row: JobRow) -> tuple[str, ...]:
     )
 
 
-def change_mark(before: timedelta, after: timedelta) -> str:
-    """Say what the clock of a zone did, from one UTC offset to the other."""
-    hours = (after - before).total_seconds() / 3600
-    return f"clock {'forward' if hours > 0 else 'back'} {abs(hours):g} h"
-
-
-def check_header(path: str, good: int, bad: int, live: bool) -> str:
-    """Return the first line of check."""
-    blocked = f", {bad} blocked" if bad else ""
-    return printable(f"{path}: {good + bad} job{'s' if good + bad != 1 else ''}{blocked}; {live_words(live)}")
-
-
 def live_words(live: bool) -> str:
     """Say whether requests are sent."""
     return "live" if live else "live: false, so nothing is sent to a provider"
 
 
-def outlook_text(outlook: Outlook) -> str:
-    """Return the lines of check for one job."""
-    requests = f"{outlook.left} of {outlook.max_attempts} requests left"
-    if outlook.status != "ready":
-        requests = f"{outlook.status}, no request will follow"
-    elif outlook.last:
-        requests += f", the last possible one at {outlook.last.isoformat(' ', 'seconds')}"
-    lines = [f"{outlook.id}: {outlook.words} ({outlook.timezone}); {requests}"]
-    lines.append(f"    checkpoint {outlook.checkpoint}{' (REHEARSAL)' if outlook.rehearsal else ''}")
-    if outlook.left:
-        shown = [f"{point.isoformat(' ', 'seconds')}{f'  <- {mark}' if mark else ''}" for point, mark in outlook.points]
-        lines += [f"    next {text}" for text in shown or ["none: no point lies ahead"]]
-    if outlook.left and outlook.more:
-        lines.append(f"    ... and more; {len(outlook.points)} are shown")
-    if outlook.note:
-        lines.append(f"    note: {outlook.note}")
-    return printable("\n".join(lines))
-
-
 def survey_json(survey: Survey) -> str:
     """Return what status tells as JSON."""
     return json_text(asdict(survey))
-
-
-def made_progress(state: State) -> bool:
-    """Tell whether the last attempt answered, or took the task on with attempts left."""
-    last = state["history"][-1]["outcome"] if state["history"] else None
-    return state["status"] == "done" or (state["status"] == "ready" and last in PROGRESS)

@@ -14,13 +14,13 @@ from scheduler.due import Plan, known_model, next_due, order_of, plan_job, priva
 from scheduler.errors import ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
+from scheduler.owed import as_refusal
 from scheduler.owner import is_alive
 from scheduler.reader import Peek, peek
 from scheduler.report import JobRow, JobState, RestRow, Survey, edited_since
 from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen
 from scheduler.state import State, is_final, is_open, same_task, utc
-from scheduler.tick import as_refusal
 from scheduler.trigger import last_point
 
 

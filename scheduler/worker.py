@@ -7,9 +7,9 @@ from pathlib import Path
 
 from scheduler.due import Plan
 from scheduler.job import Job, JobFile
-from scheduler.jobfile import DEMO, MANDAPI
+from scheduler.owed import Turn
 from scheduler.reader import locate
-from scheduler.tick import Turn
+from scheduler.records import DEMO, MANDAPI
 from scheduler.tools import reference_tool
 
 

@@ -27,7 +27,7 @@ import pytest
 import scheduler
 from scheduler.checkpoint import hold
 from scheduler.cli import main
-from scheduler.ledger import SCHEMA
+from scheduler.tables import SCHEMA
 from tests.support import PROGRAM, ROOT, ChatServer, Project, answer, chat_server, tool_calls
 
 KEY = "sk-canary-0123456789"

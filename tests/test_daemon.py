@@ -24,8 +24,8 @@ from scheduler import mend
 from scheduler.due import plan_job
 from scheduler.job import JobFile
 from scheduler.jobfile import read_job_file
+from scheduler.owed import select
 from scheduler.systemd import notify
-from scheduler.tick import select
 from scheduler.watch import WatchedFile
 from tests.support import PROGRAM, ROOT, ChatServer, Project, answer, chat_server, tool_calls, wait_until
 

@@ -17,8 +17,9 @@ from scheduler import resume_once
 from scheduler.checkpoint import hold
 from scheduler.errors import CheckpointMoved, CheckpointUnknown, ModelChanged, TaskChanged
 from scheduler.jobfile import read_job_file
+from scheduler.owed import Result
 from scheduler.reader import peek
-from scheduler.tick import Result, tick
+from scheduler.tick import tick
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls
 
 TASK = "Summarise the log"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler import resume_once, tick
+from scheduler import owed, resume_once
 from scheduler.checkpoint import hold
 from scheduler.due import due_point, model_of, next_due, plan_job
 from scheduler.errors import CheckpointUnknown, ModelChanged, ProviderNotReady, SourceRefused, TaskChanged
@@ -234,27 +234,27 @@ def test_a_missed_point_is_made_up_or_skipped_and_told_once(
     with ledger_of(tmp_path.resolve()).writing() as tx:
         note(tx, plan_job(one, live=False).sighting, SINCE)
     told: list[dict[str, Any]] = []
-    [turn] = tick.select([one], False, at(now), lambda _, event: told.append(event))
-    assert isinstance(turn, tick.Turn)
+    [turn] = owed.select([one], False, at(now), lambda _, event: told.append(event))
+    assert isinstance(turn, owed.Turn)
     assert (turn.due, turn.point) == (due, NINE if due else None)
     assert told == events
-    tick.select([one], False, at(now), lambda _, event: told.append(event))
+    owed.select([one], False, at(now), lambda _, event: told.append(event))
     assert told == events
-    [turn] = tick.select([one], False, at("03 09:00"), lambda *_: None)
-    assert isinstance(turn, tick.Turn)
+    [turn] = owed.select([one], False, at("03 09:00"), lambda *_: None)
+    assert isinstance(turn, owed.Turn)
     assert turn.point == at("03 09:00")
 
 
 def test_a_clock_that_was_read_a_moment_earlier_gives_no_second_point(tmp_path: Path) -> None:
     one = job(checkpoint=tmp_path / "nightly.json", schedule="every 5m")
-    [first] = tick.select([one], False, NINE, lambda *_: None)
+    [first] = owed.select([one], False, NINE, lambda *_: None)
     for earlier in (1, 30):
-        [turn] = tick.select([one], False, NINE - earlier, lambda *_: None)
-        assert isinstance(turn, tick.Turn)
+        [turn] = owed.select([one], False, NINE - earlier, lambda *_: None)
+        assert isinstance(turn, owed.Turn)
         assert (turn.since, turn.point) == (NINE, None)
-    [again] = tick.select([one], False, NINE, lambda *_: None)
-    assert isinstance(first, tick.Turn)
-    assert isinstance(again, tick.Turn)
+    [again] = owed.select([one], False, NINE, lambda *_: None)
+    assert isinstance(first, owed.Turn)
+    assert isinstance(again, owed.Turn)
     assert first.point == again.point == NINE
 
 

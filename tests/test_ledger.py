@@ -30,10 +30,11 @@ from scheduler.errors import (
     ResumedError,
     WritableByOthers,
 )
-from scheduler.ledger import NAME, SCHEMA, Archive, Claim, Ledger, Record, Version, ledger_rows, read_archives
+from scheduler.ledger import NAME, Archive, Claim, Ledger, Record, Version, ledger_rows, read_archives
 from scheduler.owner import Owner, is_alive, this_process
 from scheduler.rests import DAY, Verdict, check_budget, check_rests, lift, note_outcome, read_rests
 from scheduler.roster import Sighting, claim_daemon, note, read_facts, read_seen, release_daemon
+from scheduler.tables import SCHEMA
 
 KEY = "nightly.json"
 NOON = 20_000 * DAY + DAY // 2

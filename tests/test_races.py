@@ -18,7 +18,8 @@ import pytest
 
 from scheduler.errors import PointTaken
 from scheduler.jobfile import read_job_file
-from scheduler.tick import Turn, select, take_turn
+from scheduler.owed import Turn, select
+from scheduler.tick import take_turn
 from tests.killed_at import forked
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls, wait_until
 

@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 import scheduler
-from scheduler import cli, jobfile
+from scheduler import cli, jobfile, records
 from scheduler.cli import output
-from scheduler.entries import FileEntry, JobEntry, ProviderEntry
 from scheduler.job import JobFile
+from scheduler.shapes import FileEntry, JobEntry, ProviderEntry
 from tests.support import PROGRAM, ROOT, Project
 
 pytestmark = pytest.mark.timeout(300)  # the package index may be slow
@@ -328,7 +328,7 @@ def test_the_yaml_example_is_a_whole_good_file(project: Project) -> None:
 
 def test_the_comments_of_the_yaml_example_name_the_built_in_provider() -> None:
     (example,) = blocks("yaml")
-    built_in = jobfile.MANDAPI
+    built_in = records.MANDAPI
     assert built_in.key
     assert f"default: {built_in.name}, with {built_in.key.name} and {built_in.model_env}\n" in example
 

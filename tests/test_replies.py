@@ -23,11 +23,11 @@ from scheduler.checkpoint import hold
 from scheduler.document import parse
 from scheduler.doubts import CALL_AS_TEXT, plain_doubts
 from scheduler.errors import AskFailed, RequestRefused
+from scheduler.events import event_line
 from scheduler.gateway import Exchange, interrupt_all
 from scheduler.job import Provider
 from scheduler.ledger import ledger_of
 from scheduler.reply import judge_response
-from scheduler.report import event_line
 from scheduler.rests import lift, read_rests
 from scheduler.state import OUTCOMES, PROGRESS, State, new_state
 from scheduler.tools import Tool

@@ -11,17 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.events import event_level, event_line
 from scheduler.job import Problem
+from scheduler.outlook import Outlook, change_mark, outlook_text
 from scheduler.report import (
     JobRow,
-    Outlook,
     RestRow,
     Survey,
-    change_mark,
     edited_since,
-    event_level,
-    event_line,
-    outlook_text,
     problem_line,
     survey_json,
     survey_table,

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.ledger import NAME, SCHEMA
+from scheduler.ledger import NAME
+from scheduler.tables import SCHEMA
 from tests.support import Project, answer, chat_server, tool_calls, wait_until
 from tests.test_bad_input import KEY, Told, ran
 

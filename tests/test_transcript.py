@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.report import made_progress
+from scheduler.events import made_progress
 from scheduler.state import Outcome, Sent, State, admit, new_state, settle
 from scheduler.transcript import Archived, archive_text, show_text, state_lines
 from tests.test_report import EVIL, NOW, tame

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from scheduler.cli import look, mend, run
 from scheduler.cli.output import NO_STORAGE, exit_code, log
 from scheduler.errors import ResumedError, UsageRefused
+from scheduler.owed import as_refusal
 from scheduler.owner import program_version
-from scheduler.tick import as_refusal
 
 USAGE = 64
 

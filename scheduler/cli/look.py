@@ -13,13 +13,9 @@ from scheduler.cli.output import BLOCKED, LATER, NO_PROGRESS, exit_code, first_c
 from scheduler.due import Plan, plan_job
 from scheduler.forecast import forecast, open_folders
 from scheduler.ledger import ledger_rows, read_archives
+from scheduler.outlook import check_header, outlook_text
 from scheduler.reader import peek
-from scheduler.report import (
-    check_header,
-    outlook_text,
-    survey_json,
-    survey_table,
-)
+from scheduler.report import survey_json, survey_table
 from scheduler.state import State, is_final, same_task
 from scheduler.survey import survey
 from scheduler.text import json_text, printable

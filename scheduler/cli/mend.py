@@ -13,8 +13,8 @@ from scheduler.cli.files import check_name, load, plan_of
 from scheduler.cli.output import exit_code, first_code, log
 from scheduler.due import Plan, model_of, plan_job
 from scheduler.errors import ResumedError, UsageRefused
+from scheduler.events import event_line
 from scheduler.files import exists
-from scheduler.report import event_line
 from scheduler.text import printable, storable
 
 

@@ -17,10 +17,10 @@ from scheduler.errors import (
     ResumedError,
     StorageRefused,
 )
-from scheduler.report import made_progress
+from scheduler.events import made_progress
+from scheduler.owed import Result
 from scheduler.state import utc
 from scheduler.text import printable
-from scheduler.tick import Result
 
 BAD_FILE, NO_ACCESS, NO_STORAGE, FAULT, BLOCKED, NO_PROGRESS, LATER = 78, 77, 74, 70, 65, 69, 75
 ORDER = (FAULT, BAD_FILE, NO_ACCESS, NO_STORAGE, BLOCKED, NO_PROGRESS, LATER, 0)

@@ -16,10 +16,11 @@ from scheduler.cli.arguments import add_command
 from scheduler.cli.files import find_config, load, pick
 from scheduler.cli.output import first_code, log, result_code, say
 from scheduler.errors import EntryRefused, Later, UsageRefused
+from scheduler.events import event_level, event_line, made_progress
 from scheduler.job import JobFile
-from scheduler.report import event_level, event_line, made_progress
+from scheduler.owed import Result, Tell
 from scheduler.text import is_utf8
-from scheduler.tick import Result, Tell, take_turn, tick
+from scheduler.tick import take_turn, tick
 from scheduler.transcript import state_lines
 from scheduler.worker import work_turn
 

@@ -1,0 +1,63 @@
+"""What is told of each event of a slice. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scheduler.state import PROGRESS, State
+from scheduler.text import one_line, printable
+
+
+def event_line(job: str, event: Mapping[str, Any]) -> str:
+    """Return one line that tells an event of a slice."""
+    text = _EVENTS[event["event"]](event)
+    return printable(f"job {job}: {text}" if job else text)
+
+
+def event_level(event: Mapping[str, Any]) -> str:
+    """Return `warning` for what a person may want to act on, else `info`."""
+    failed = event["event"] == "settled" and (event["outcome"] not in PROGRESS or event["status"] == "exhausted")
+    return "warning" if failed or event["event"] in ("put_back", "interrupted", "missed") else "info"
+
+
+_EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "admitted": lambda event: (
+        f"attempt {event['attempt']} of {event['of']}: counted, asking"
+        + (f" (cut from the request: {event['cut']} older results or turns)" if event["cut"] else "")
+    ),
+    "tool_result": lambda event: (
+        f"tool {one_line(event['name'], 40)} {one_line(event['arguments'])}: {'read' if event['ok'] else 'refused'}"
+    ),
+    "put_back": lambda event: (
+        f"warning: the checkpoint file was {'missing' if event['missing'] else 'an older copy'}; put back at attempt "
+        f'{event["attempt"]} of {event["of"]}; "resumed renew" starts a new allowance'
+    ),
+    "interrupted": lambda event: (
+        f"attempt {event['attempt']} of {event['of']} was interrupted: its process ended; it stays counted"
+    ),
+    "retaken": lambda _: "task or model changed before the first attempt; the new ones are taken",
+    "missed": lambda event: f"the point {event['point']} was missed, and catch_up is false; it is skipped",
+    "settled": lambda event: _settled(event),
+}
+
+
+def _settled(event: Mapping[str, Any]) -> str:
+    attempt = f"attempt {event['attempt']} of {event['of']}"
+    if event["outcome"] == "answered":
+        return f"{attempt}: answered: {one_line(event['answer'])}"
+    reason = f" ({one_line(event['reason'], 300)})" if event["reason"] else ""
+    then = "the next slice goes on"
+    if event["status"] == "exhausted":
+        then = "no attempt is left"
+    elif event["outcome"] == "refused":
+        then = "asked again once the provider's entry or key changes, or after: resumed unblock"
+    elif event["outcome"] == "context_too_long":
+        then = "no request of this size is sent again: the next one is cut, or blocked"
+    return f"{attempt}: {event['outcome']}{reason}; {then}"
+
+
+def made_progress(state: State) -> bool:
+    """Tell whether the last attempt answered, or took the task on with attempts left."""
+    last = state["history"][-1]["outcome"] if state["history"] else None
+    return state["status"] == "done" or (state["status"] == "ready" and last in PROGRESS)

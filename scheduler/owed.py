@@ -1,0 +1,163 @@
+"""Which jobs owe a slice now: cron and daemon ask the same."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scheduler.checkpoint import hold
+from scheduler.due import Plan, is_missed, owed_point, plan_job
+from scheduler.errors import CheckpointMoved, ProgramFault, ResumedError
+from scheduler.files import check_folder, make_folder
+from scheduler.job import Job
+from scheduler.ledger import Ledger, ledger_of
+from scheduler.owner import is_alive
+from scheduler.roster import Facts, Seen, note, read_facts, read_seen
+from scheduler.state import State, utc
+from scheduler.tools import Tool
+
+Tell = Callable[[str, dict[str, Any]], object]
+Stopped = Callable[[], bool]
+
+# For how long a ledger that is locked may hold up the jobs of other folders.
+HASTE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A job that may run: whether it owes a slice now, for which point, since when it has its schedule (UTC seconds).
+
+    A slice that is asked for by hand has no point. `tools` come beside those of `read:`.
+    """
+
+    plan: Plan
+    since: int
+    due: bool = False
+    point: int | None = None
+    tools: tuple[Tool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of a job: its state where one was read, and what refused it.
+
+    `ran` says that a request was admitted; `final` is the status after which none may follow.
+    """
+
+    job: str
+    state: State | None = None
+    ran: bool = False
+    final: str = ""
+    refusal: ResumedError | None = None
+
+
+def select(
+    jobs: Iterable[Job], live: bool, now: float, tell: Tell, *, by_hand: bool = False, wait: float | None = None
+) -> list[Turn | Result]:
+    """Return a turn for each job that may run, and a result for each that is final or refused.
+
+    Notes in the ledgers which jobs were first seen now, ends attempts whose process died, and puts files that are
+    behind right. `wait` is for how many seconds a locked ledger is waited for, by default 5.
+    """
+    plans = [plan_job(job, live) for job in jobs]
+    folders: dict[Path, list[Plan]] = {}
+    for plan in plans:
+        folders.setdefault(plan.path.parent, []).append(plan)
+    found: dict[str, Turn | Result] = {}
+    for folder, members in folders.items():
+        try:
+            ledger = open_folder(folder)
+            seen = _sight(ledger, members, int(now), wait)
+        except Exception as error:
+            found |= {plan.job.id: Result(job=plan.job.id, refusal=as_refusal(error)) for plan in members}
+            continue
+        for plan in members:
+            found[plan.job.id] = _select(ledger, plan, seen[plan.job.id], now, tell, by_hand, wait)
+    return [found[plan.job.id] for plan in plans]
+
+
+def open_folder(folder: Path) -> Ledger:
+    """Return the ledger of a folder, made where it is missing. Raises what `check_folder` refuses."""
+    make_folder(folder)
+    check_folder(folder)
+    return ledger_of(folder)
+
+
+def _sight(ledger: Ledger, plans: Sequence[Plan], now: int, wait: float | None) -> dict[str, Seen]:
+    with ledger.reading() as tx:
+        seen = {plan.job.id: read_seen(tx, plan.sighting, now) for plan in plans}
+    fresh = [plan for plan in plans if not seen[plan.job.id].known]
+    if fresh:
+        with ledger.writing(wait) as tx:
+            for plan in fresh:
+                seen[plan.job.id] = read_seen(tx, plan.sighting, now)
+                if not seen[plan.job.id].known:
+                    note(tx, plan.sighting, seen[plan.job.id].since)
+    return seen
+
+
+def _select(
+    ledger: Ledger, plan: Plan, seen: Seen, now: float, tell: Tell, by_hand: bool, wait: float | None
+) -> Turn | Result:
+    job = plan.job
+    try:
+        if seen.moved_from:
+            old = str(plan.path.with_name(seen.moved_from))
+            raise CheckpointMoved(job=job.id, old=old, new=str(plan.path))
+        facts = _facts(ledger, plan, now, tell)
+        if by_hand:
+            return Turn(plan=plan, since=seen.since, due=True)
+        return _turn(ledger, plan, seen, facts, now, tell, wait)
+    except Exception as error:
+        return Result(job=job.id, refusal=as_refusal(error))
+
+
+def _turn(
+    ledger: Ledger, plan: Plan, seen: Seen, facts: Facts, now: float, tell: Tell, wait: float | None
+) -> Turn | Result:
+    job = plan.job
+    if facts.status != "ready":
+        return Result(job=job.id, final=facts.status)
+    point = owed_point(job, facts, seen.since, now)
+    if point is not None and is_missed(job, point, now):
+        if point != seen.since:  # else told before; `since` stays on the points of an `every` schedule
+            with ledger.writing(wait) as tx:
+                note(tx, plan.sighting, point)
+            tell(job.id, {"event": "missed", "point": utc(point)})
+        return Turn(plan=plan, since=point)
+    return Turn(plan=plan, since=seen.since, due=point is not None, point=point)
+
+
+def as_refusal(error: Exception) -> ResumedError:
+    """Return a refusal as it is, and any other exception as the ProgramFault that it is."""
+    if isinstance(error, ResumedError):
+        return error
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    place = ", ".join(f"{entry.filename}:{entry.lineno}" for entry in frame)
+    return ProgramFault(place=place, detail=f"{type(error).__name__}: {error}")
+
+
+def _facts(ledger: Ledger, plan: Plan, now: float, tell: Tell) -> Facts:
+    """Read what the due rule asks, once nothing that a crash left is in the way of it."""
+    with ledger.reading() as tx:
+        facts = read_facts(tx, plan.path.name)
+    crashed = facts.open is not None and not is_alive(facts.open.owner)
+    behind = facts.status != "ready" and _size(plan.path) != facts.size
+    if not (crashed or behind):
+        return facts
+    with hold(plan.path) as held:
+        state = held.load(lambda event: tell(plan.job.id, event))
+        if state is not None:
+            held.recover(state, plan.job.max_attempts, now, lambda event: tell(plan.job.id, event))
+    with ledger.reading() as tx:
+        return read_facts(tx, plan.path.name)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return None

@@ -1,0 +1,86 @@
+"""The entries of jobs.yaml as the records that the program works with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from scheduler.job import REHEARSAL, Job, KeySource, Provider, Source
+from scheduler.shapes import FileEntry, JobEntry, KeyEntry, ProviderEntry
+
+MANDAPI: Final = Provider(
+    name="mandapi",
+    base_url="https://api.mandapi.com/v1",
+    model_env="MANDAPI_MODEL_ID",
+    key=KeySource(kind="env", name="MANDAPI_API_KEY"),
+)
+DEMO: Final = Provider(name="demo", base_url=None)
+BUILT_IN: Final = {MANDAPI.name: MANDAPI, DEMO.name: DEMO}
+
+
+def make_records(shape: FileEntry, folder: Path) -> tuple[dict[str, Provider], dict[str, Job]]:
+    """Return the providers, the built-in ones among them, and the jobs; relative paths start at `base:`."""
+    base = _under(folder, shape.base or (".." if folder.name == "config" else "."))
+    providers = BUILT_IN | {name: _provider(name, entry, base) for name, entry in shape.providers.items()}
+    return providers, {name: _job(name, entry, shape, base, providers) for name, entry in shape.jobs.items()}
+
+
+def _under(base: Path, text: str) -> Path:
+    return Path("/" + os.path.normpath(base / text).lstrip("/"))  # POSIX keeps a double slash at the start
+
+
+def _provider(name: str, entry: ProviderEntry, base: Path) -> Provider:
+    """Lay the fields of an entry over the built-in provider of this name, or over a blank one."""
+    given: dict[str, Any] = {field: getattr(entry, field) for field in entry.model_fields_set}
+    if entry.key:
+        given["key"] = _key(entry.key, base)
+    if entry.ca_file:
+        given["ca_file"] = _under(base, entry.ca_file)
+    given["headers"] = tuple((header, _header(value)) for header, value in sorted(entry.headers.items()))
+    given["extra_body"] = json.dumps(entry.extra_body, sort_keys=True)
+    return replace(BUILT_IN.get(name, Provider(name=name, base_url="")), **given)
+
+
+def _header(value: str | dict[str, str]) -> str | KeySource:
+    return value.strip() if isinstance(value, str) else KeySource(kind="env", name=value["env"])
+
+
+def _key(entry: KeyEntry, base: Path) -> KeySource:
+    if entry.file is not None:
+        return KeySource(kind="file", name=str(_under(base, entry.file)))
+    if entry.env is not None:
+        return KeySource(kind="env", name=entry.env)
+    return KeySource(kind="credential", name=entry.credential or "")
+
+
+def _job(name: str, entry: JobEntry, shape: FileEntry, base: Path, providers: Mapping[str, Provider]) -> Job:
+    pauses = shape.after_failure if entry.after_failure is None else entry.after_failure
+    return Job(
+        id=name,
+        task=entry.task,
+        checkpoint=_under(base, entry.checkpoint),
+        provider=providers[entry.provider],
+        model=entry.model,
+        schedule=entry.schedule,
+        timezone=entry.timezone or shape.timezone,
+        read=tuple(Source(name=os.path.normpath(text), path=_under(base, text)) for text in entry.read),
+        after_failure=tuple(pauses),
+        catch_up=entry.catch_up,
+        max_attempts=entry.max_attempts,
+    )
+
+
+def folders_of(job: Job) -> Iterator[Path]:
+    """Name the folders of a job's documents: its own, and the one of its rehearsals."""
+    yield job.checkpoint.parent
+    if not job.provider.offline:
+        yield job.checkpoint.parent / REHEARSAL
+
+
+def key_files(providers: Iterable[Provider]) -> Iterator[Path]:
+    """Name the files that hold keys."""
+    return (Path(provider.key.name) for provider in providers if provider.key and provider.key.kind == "file")
