@@ -13,7 +13,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from scheduler.job import Job
-from scheduler.trigger import next_point
+from scheduler.points import next_of
 
 SOON = timedelta(seconds=60)
 
@@ -31,7 +31,7 @@ class Points(BaseTrigger):  # type: ignore[misc]  # apscheduler 3.x ships no typ
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
         """Return the first point after both; never raise, for that would end the scheduler's thread."""
         try:
-            point = next_point(self._job.schedule, self._job.timezone, max(previous or now, now), self._since)
+            point = next_of(self._job, max(previous or now, now), self._since)
             return point.astimezone(UTC) if point else None  # two times of one zone are compared by their wall clocks
         except Exception as error:
             self._log("error", f"job {self._job.id}: it has no next point: {error}")

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,10 +44,9 @@ _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 class Database:
     """A connection that all threads of this process share, one transaction at a time."""
 
-    def __init__(self, path: Path, schema: str, version: int) -> None:
+    def __init__(self, path: Path, scripts: Sequence[str]) -> None:
         self.path = path
-        self._schema = schema
-        self._version = version
+        self._scripts = scripts
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._inode: tuple[int, int] | None = None
@@ -129,19 +128,24 @@ class Database:
     def _prepare(self, connection: Connection) -> None:
         connection.execute("PRAGMA synchronous=FULL")
         if _is_new(connection):  # looked at first, so that opening waits for no writer
-            self._make(connection)
-        check_identity(connection, self.path, self._version)
+            self._run(connection, _is_new)
+        if check_identity(connection, self.path, len(self._scripts)) < len(self._scripts):
+            self._run(connection, self._is_older)
         connection.execute("PRAGMA journal_mode=WAL")
 
-    def _make(self, connection: Connection) -> None:
+    def _run(self, connection: Connection, wanting: Callable[[Connection], bool]) -> None:
+        """Run the scripts that the file has not had yet, in one transaction, unless another process just did."""
         connection.execute("BEGIN IMMEDIATE")
-        if _is_new(connection):
+        if wanting(connection):
             # Committed before WAL is on, so that a lost -wal leaves a ledger without rows, never one without tables.
-            for statement in self._schema.split(";"):
+            for statement in _statements(self._scripts[_version(connection) :]):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version={self._version}")
+            connection.execute(f"PRAGMA user_version={len(self._scripts)}")
         connection.execute("COMMIT")
+
+    def _is_older(self, connection: Connection) -> bool:
+        return _version(connection) < len(self._scripts)
 
 
 def patiently(save: Callable[[], Saved]) -> Saved:
@@ -170,9 +174,10 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 @contextlib.contextmanager
-def read_only(path: Path, version: int) -> Iterator[Connection | None]:
+def read_only(path: Path, scripts: Sequence[str]) -> Iterator[Connection | None]:
     """Read one snapshot without writing a row; None where there is no file, or one whose making was cut off.
 
+    Tables that a file of an older version lacks are empty ones of this connection alone.
     A folder that cannot be written to is read as immutable, and only where no -wal or -journal stands beside the file.
     """
     with _translated(path):
@@ -187,7 +192,10 @@ def read_only(path: Path, version: int) -> Iterator[Connection | None]:
             if _is_half_made(connection):
                 yield None
                 return
-            check_identity(connection, path, version)
+            found = check_identity(connection, path, len(scripts))
+            connection.execute("PRAGMA temp_store=MEMORY")
+            for statement in _statements(scripts[found:]):
+                connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
             connection.execute("BEGIN")
             yield connection
 
@@ -203,15 +211,28 @@ def _is_half_made(connection: Connection) -> bool:
     return False
 
 
-def check_identity(connection: Connection, path: Path, version: int) -> None:
-    """Raise LedgerForeign where the file is another program's, or of a version that this one does not know."""
+def check_identity(connection: Connection, path: Path, version: int) -> int:
+    """Return the file's version, which is at most the one given.
+
+    Raises LedgerForeign where the file is another program's, or of a version that this one does not know.
+    """
     connection.execute("SELECT count(*) FROM sqlite_master")  # a file that is cut short is damaged, not foreign
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION_ID:
         raise LedgerForeign(path=path, detail="another program made it")
-    found = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found != version:
-        raise LedgerForeign(path=path, detail=f"its version is {found}, and this program knows {version}")
+    found = _version(connection)
+    if not 1 <= found <= version:
+        raise LedgerForeign(path=path, detail=f"its version is {found}, and this program knows 1 to {version}")
+    return found
+
+
+def _version(connection: Connection) -> int:
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
+def _statements(scripts: Sequence[str]) -> list[str]:
+    return [statement for script in scripts for statement in script.split(";")]
 
 
 def _is_new(connection: Connection) -> bool:

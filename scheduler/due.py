@@ -12,12 +12,12 @@ from scheduler.attempt import Order
 from scheduler.calls import result_bytes
 from scheduler.errors import ProviderNotReady
 from scheduler.job import REHEARSAL, Job, JobFile
+from scheduler.points import calendar_text, last_of, next_of
 from scheduler.reader import locate
 from scheduler.roster import Facts, Sighting
 from scheduler.sources import check_source, list_sources
 from scheduler.text import is_utf8
 from scheduler.tools import file_tools
-from scheduler.trigger import last_point, next_point
 
 # A point is missed, for `catch_up: false`, once it is older than cron's own minute and some.
 MISSED_AFTER = 120
@@ -39,7 +39,7 @@ class Plan:
     @property
     def sighting(self) -> Sighting:
         """The job as the ledger knows it."""
-        return Sighting(self.job.id, self.path.name, f"{self.job.schedule} ({self.job.timezone})")
+        return Sighting(self.job.id, self.path.name, calendar_text(self.job))
 
 
 def plan_job(job: Job, live: bool) -> Plan:
@@ -94,7 +94,7 @@ def order_of(plan: Plan, model: str, private: Sequence[Path]) -> Order:
         job=job.id,
         provider=offline.MODEL if plan.offline else provider.name,
         live=not plan.offline,
-        deadline=provider.timeout,
+        deadline=job.deadline,
         max_attempts=job.max_attempts,
         options=provider.options,
         last_attempt=provider.last_attempt,
@@ -123,7 +123,7 @@ def owed_point(job: Job, facts: Facts, since: int, now: float) -> int | None:
     """
     if facts.status != "ready" or facts.open is not None:
         return None
-    point = last_point(job.schedule, job.timezone, _moment(now), _moment(since))
+    point = last_of(job, _moment(now), _moment(since))
     seconds = int(point.timestamp()) if point else since - 1
     if seconds < since or seconds in facts.points:
         return None
@@ -135,7 +135,7 @@ def next_due(job: Job, facts: Facts, since: int, now: float) -> datetime | None:
     if due_point(job, facts, since, now) is not None:
         return _moment(now)
     after = max(now, _resumes_at(job, facts, now) - 1)
-    return next_point(job.schedule, job.timezone, _moment(after), _moment(since))
+    return next_of(job, _moment(after), _moment(since))
 
 
 def _resumes_at(job: Job, facts: Facts, now: float) -> int:

@@ -6,15 +6,38 @@ What may hold a key (`key:` and `headers:` and below, `base_url`) is never part 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from scheduler.extras import check_body, check_headers
+from scheduler.job import OPENING
 from scheduler.misfits import ID_RULE, LIMITS, WANTED, Misfit, found_words, like_a_key, nearest
 from scheduler.positions import Path
-from scheduler.shapes import BudgetEntry, Entry, FileEntry, JobEntry, KeyEntry, ProviderEntry
+from scheduler.shapes import (
+    BudgetEntry,
+    ChannelEntry,
+    DeliverEntry,
+    Entry,
+    FileEntry,
+    JobEntry,
+    KeyEntry,
+    MetricsEntry,
+    PriceEntry,
+    ProviderEntry,
+    SeriesEntry,
+)
+
+_ENTRIES: Final[dict[str, type[Entry]]] = {"jobs": JobEntry, "providers": ProviderEntry}
+_MODELS: Final[dict[str, type[Entry]]] = {
+    "budget": BudgetEntry,
+    "price": PriceEntry,
+    "series": SeriesEntry,
+    "deliver": DeliverEntry,
+    "notify": ChannelEntry,
+    "metrics": MetricsEntry,
+}
 
 
 class _Schema(GenerateJsonSchema):
@@ -44,7 +67,11 @@ def check(data: Any) -> tuple[FileEntry | None, list[Misfit]]:
 
 
 def _beyond_types(data: Any) -> Iterator[Misfit]:
-    """Find what is wrong between the keys of a provider's entry, and inside those that take any name."""
+    """Find what is wrong between the keys of an entry, and inside those that take any name."""
+    jobs = data.get("jobs") if isinstance(data, dict) else None
+    for name, entry in jobs.items() if isinstance(jobs, dict) else ():
+        if isinstance(entry, dict):
+            yield from _of_job(("jobs", name), entry)
     providers = data.get("providers") if isinstance(data, dict) else None
     for name, entry in providers.items() if isinstance(providers, dict) else ():
         if not isinstance(entry, dict):
@@ -64,6 +91,23 @@ def _beyond_types(data: Any) -> Iterator[Misfit]:
         if type(window) is int and type(longest) is int and longest >= window:
             message = f"context_tokens: a reply of {longest} tokens leaves no room in it for a request"
             yield Misfit((*path, "context_tokens"), message, "make the longest reply smaller")
+
+
+def _of_job(path: Path, entry: dict[str, Any]) -> Iterator[Misfit]:
+    """Find what is wrong between the keys of a job."""
+    checkpoint, deliver = entry.get("checkpoint"), entry.get("deliver")
+    folder, _, name = checkpoint.rpartition("/") if isinstance(checkpoint, str) else ("", "", "")
+    if "series" in entry and (OPENING not in name or OPENING in folder):
+        message = f"checkpoint: each opening of a series has a file of its own, and its name holds {OPENING}"
+        yield Misfit((*path, "checkpoint"), message, f"checkpoints/{path[1]}-{OPENING}.json")
+    if "series" not in entry and OPENING in f"{folder}{name}":
+        yield Misfit((*path, "checkpoint"), f"checkpoint: {OPENING} stands for an opening, and there is no series")
+    if isinstance(deliver, dict):
+        if "argv" in deliver and deliver.get("review") is False:
+            message = "deliver.review: a program gets no answer that nobody has approved"
+            yield Misfit((*path, "deliver", "review"), message, "take it away, or write to a file")
+        if "series" not in entry and OPENING in str(deliver.get("file", "")):
+            yield Misfit((*path, "deliver", "file"), f"deliver.file: {OPENING} is of a series, and there is none")
 
 
 def _misfit(item: Any) -> Misfit:
@@ -97,10 +141,9 @@ def _unknown(path: Path) -> str:
 def _model_of(path: Path) -> type[Entry]:
     if _of_key(path[:-1]):
         return KeyEntry
-    if len(path) == 1:
-        return FileEntry
-    models: dict[str, type[Entry]] = {"jobs": JobEntry, "providers": ProviderEntry, "budget": BudgetEntry}
-    return models[str(path[0])]
+    inside = path[2:-1] if path[0] in _ENTRIES else path[:-1]
+    named = next((part for part in inside if isinstance(part, str)), None)
+    return _MODELS[named] if named else _ENTRIES[str(path[0])] if len(path) > 1 else FileEntry
 
 
 def _wrong(path: Path, kind: str, value: Any, context: dict[str, Any]) -> tuple[str, str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, PlainValidator, StringConstraints, WithJsonSchema
 
 from scheduler import trigger
 from scheduler.extras import check_header_name, is_variable
-from scheduler.job import DEFAULT_SCHEDULE, checkpoint_name_fault
+from scheduler.job import DEFAULT_SCHEDULE, KeySource, checkpoint_name_fault
 from scheduler.misfits import Refused
 
 
@@ -67,20 +68,55 @@ def _timeout(value: Any) -> float:
     return seconds
 
 
+def _moment(text: str) -> str:
+    """Read a date or a moment; one without an offset is of the job's zone."""
+    try:
+        datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise Refused("expected a date or a moment", 'write "2026-12-24" or "2026-12-24 09:00"') from None
+    return text.strip()
+
+
 def _temperature(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value <= 2:
         raise Refused("expected a number from 0 to 2")
     return float(value)
 
 
+def _address(value: Any) -> str | KeySource:
+    if isinstance(value, dict):
+        if set(value) != {"env"} or not is_variable(value["env"]):
+            raise Refused("expected the name of an environment variable", "{env: NOTIFY_URL}")
+        return KeySource(kind="env", name=value["env"])
+    if not isinstance(value, str):
+        raise Refused("expected an address, or the variable that holds it", "{env: NOTIFY_URL}")
+    return _text(value).strip()
+
+
+def _amount(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= 1e6:
+        raise Refused("expected a price from 0 to 1000000, as a number")
+    return float(value)
+
+
+def _currency(text: str) -> str:
+    if not re.fullmatch("[A-Z]{3}", text):
+        raise Refused("expected three capital letters, such as EUR")
+    return text
+
+
+_MOMENT: Final = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}"}
 _DURATION: Final = {"type": "string", "pattern": "^[0-9]+[smhd]$"}
 _TIMEOUT: Final = {"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 3600}, _DURATION]}
+_AMOUNT: Final = {"type": "number", "minimum": 0, "maximum": 1000000}
+_CURRENCY: Final = {"type": "string", "pattern": "^[A-Z]{3}$"}
 _TEMPERATURE: Final = {"type": "number", "minimum": 0, "maximum": 2}
 _ENV: Final = {"type": "object", "properties": {"env": {"type": "string"}}, "required": ["env"]}
 _HEADERS: Final = {
     "type": "object",
     "additionalProperties": {"anyOf": [{"type": "string"}, _ENV | {"additionalProperties": False}]},
 }
+_ADDRESS: Final = {"anyOf": [{"type": "string", "minLength": 1}, _ENV | {"additionalProperties": False}]}
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
 PathText = Annotated[Text, AfterValidator(_path)]
@@ -90,7 +126,11 @@ Credential = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_
 Zone = Annotated[Text, AfterValidator(_zone)]
 Schedule = Annotated[Text, AfterValidator(_schedule)]
 Duration = Annotated[int, PlainValidator(_duration), WithJsonSchema(_DURATION)]
+Moment = Annotated[Text, AfterValidator(_moment), WithJsonSchema(_MOMENT)]
 Timeout = Annotated[float, PlainValidator(_timeout), WithJsonSchema(_TIMEOUT)]
 Temperature = Annotated[float, PlainValidator(_temperature), WithJsonSchema(_TEMPERATURE)]
+Address = Annotated[str | KeySource, PlainValidator(_address), WithJsonSchema(_ADDRESS)]
+Amount = Annotated[float, PlainValidator(_amount), WithJsonSchema(_AMOUNT)]
+Currency = Annotated[str, AfterValidator(_currency), WithJsonSchema(_CURRENCY)]
 HeaderName = Annotated[str, AfterValidator(check_header_name)]
 Headers = Annotated[dict[str, Any], WithJsonSchema(_HEADERS)]

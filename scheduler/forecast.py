@@ -16,10 +16,11 @@ from scheduler.job import Job, JobFile
 from scheduler.keys import read_key
 from scheduler.ledger import NAME
 from scheduler.outlook import Outlook, change_mark
+from scheduler.points import next_of
 from scheduler.roster import Facts
 from scheduler.state import State, is_final
 from scheduler.survey import check_next, look
-from scheduler.trigger import clock_change, describe, next_point
+from scheduler.trigger import clock_change, describe
 
 MOST_POINTS = 1000
 FEW_POINTS = 3
@@ -125,10 +126,10 @@ def _ahead(job: Job, since: int, now: float, days: int | None) -> tuple[tuple[tu
 
 def _points(job: Job, since: int, after: datetime) -> Iterator[datetime]:
     anchor = datetime.fromtimestamp(since, UTC)
-    point = next_point(job.schedule, job.timezone, after, anchor)
+    point = next_of(job, after, anchor)
     while point is not None:
         yield point
-        point = next_point(job.schedule, job.timezone, point, anchor)
+        point = next_of(job, point, anchor)
 
 
 def _last(job: Job, facts: Facts, left: int, since: int, now: float) -> datetime | None:
@@ -138,7 +139,7 @@ def _last(job: Job, facts: Facts, left: int, since: int, now: float) -> datetime
         last = next_due(job, facts, since, now)
         if last is None:
             return None
-        ended = last.timestamp() + job.provider.timeout
+        ended = last.timestamp() + job.deadline
         point = int(last.timestamp())
         facts = replace(facts, points=facts.points | {point}, failures=facts.failures + 1, ended_at=int(ended))
         now = ended

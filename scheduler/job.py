@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from scheduler.text import is_utf8
 
@@ -15,6 +15,12 @@ REHEARSAL = "rehearsal"
 DEFAULT_TIMEOUT = 600.0
 DEFAULT_SCHEDULE = "every 5m"
 DEFAULT_AFTER_FAILURE = (15 * 60, 60 * 60, 6 * 60 * 60)
+
+# What stands for the point of an opening in the task and the paths of a series.
+OPENING = "{opening}"
+
+Event = Literal["done", "exhausted", "blocked", "failed", "missed"]
+EVENTS: tuple[Event, ...] = get_args(Event)
 
 
 def checkpoint_name_fault(name: str) -> str:
@@ -34,6 +40,15 @@ class KeySource:
 
     kind: Literal["env", "file", "credential"]
     name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a million tokens cost, in the request and in the reply."""
+
+    input: float
+    output: float
+    currency: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +78,7 @@ class Provider:
     allow_http: bool = False
     proxy: Literal["env"] | None = None
     last_attempt: Literal["none", "omit"] = "none"
+    price: Price | None = None
 
     @property
     def offline(self) -> bool:
@@ -87,8 +103,41 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """When the openings of a repeated task begin (a schedule, as written), and how many there may be."""
+
+    opens: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Where an approved answer goes: to a file, or on the standard input of a program, one of the two.
+
+    Only a file can be written without a review.
+    """
+
+    file: Path | None = None
+    argv: tuple[str, ...] = ()
+    review: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """How people are told of `events`: an address, the variable that holds it, or a program and its arguments."""
+
+    kind: Literal["webhook", "ping", "argv", "apprise"]
+    target: str | KeySource | tuple[str, ...]
+    events: tuple[Event, ...] = EVENTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One task with one answer. `after_failure` is in seconds, `schedule` as written, `timezone` an IANA name."""
+    """One task with one answer.
+
+    `after_failure` and `jitter` are in seconds, `schedule` as written, `timezone` an IANA name; `not_before` and
+    `not_after` are UTC seconds. A job with a `series` is the pattern of its openings and is never run itself.
+    """
 
     id: str
     task: str
@@ -101,6 +150,19 @@ class Job:
     after_failure: tuple[int, ...] = DEFAULT_AFTER_FAILURE
     catch_up: bool = True
     max_attempts: int = 4
+    enabled: bool = True
+    timeout: float | None = None
+    jitter: int = 0
+    not_before: int | None = None
+    not_after: int | None = None
+    series: Series | None = None
+    deliver: Delivery | None = None
+    notify: tuple[Channel, ...] = ()
+
+    @property
+    def deadline(self) -> float:
+        """The total of one request, in seconds: the job's own, else its provider's."""
+        return self.provider.timeout if self.timeout is None else self.timeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +183,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """A jobs.yaml that was read: its good jobs, and what is wrong with the others.
+    """A jobs.yaml that was read: its good jobs and series, and what is wrong with the others.
 
     `path` is the real path, `digest` the SHA-256 of the bytes, `stop_wait` in seconds, `refused` maps each bad job's
-    id to its first problem, `private` lists what no tool may read.
+    id to its first problem, `private` lists what no tool may read, `notify` the channels for what is of no job.
     """
 
     path: Path
@@ -134,7 +196,10 @@ class JobFile:
     requests_per_day: int | None = None
     stop_wait: float = 80.0
     jobs: Mapping[str, Job]
+    series: Mapping[str, Job] = field(default_factory=dict)
     providers: Mapping[str, Provider]
     problems: tuple[Problem, ...] = ()
     refused: Mapping[str, Problem]
     private: tuple[Path, ...] = ()
+    notify: tuple[Channel, ...] = ()
+    metrics: Path | None = None

@@ -21,7 +21,7 @@ from scheduler.errors import JobFileUnreadable
 from scheduler.job import Job, JobFile, Problem
 from scheduler.misfits import Misfit, nearest
 from scheduler.positions import Document, Odd, Place
-from scheduler.records import BUILT_IN, DEMO, MANDAPI, folders_of, key_files, make_records
+from scheduler.records import BUILT_IN, DEMO, MANDAPI, channels, folders_of, key_files, make_records, metrics_file
 from scheduler.shapes import FileEntry
 
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -90,11 +90,14 @@ def parse_job_file(body: bytes, path: Path) -> JobFile:
         max_parallel=shape.max_parallel,
         requests_per_day=shape.budget.requests_per_day,
         stop_wait=float(shape.stop_wait),
-        jobs={name: job for name, job in jobs.items() if name not in refused},
+        jobs={name: job for name, job in jobs.items() if name not in refused and not job.series},
+        series={name: job for name, job in jobs.items() if name not in refused and job.series},
         providers=providers,
         problems=tuple(problems),
         refused=dict(reversed(refused.items())),
         private=tuple(sorted(private)),
+        notify=channels(shape.notify),
+        metrics=metrics_file(shape, real.parent),
     )
 
 

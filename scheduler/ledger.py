@@ -21,7 +21,7 @@ from scheduler.errors import CheckpointBusy, LedgerDamaged, PointTaken
 from scheduler.owner import Owner
 from scheduler.rests import Verdict
 from scheduler.state import utc
-from scheduler.tables import SCHEMA, VERSION
+from scheduler.tables import SCRIPTS
 from scheduler.transcript import Archived
 
 NAME = ".ledger.sqlite3"
@@ -96,7 +96,7 @@ class Ledger:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
-        self._database = Database(self.path, SCHEMA, VERSION)
+        self._database = Database(self.path, SCRIPTS)
         self.reading = self._database.read
         self.writing = self._database.write
         self.data_version = self._database.data_version
@@ -197,7 +197,7 @@ def ledger_of(folder: Path) -> Ledger:
 @contextmanager
 def ledger_rows(folder: Path) -> Iterator[Connection | None]:
     """Read a folder's ledger on one snapshot without writing a row; None where there is none yet."""
-    with read_only(folder / NAME, VERSION) as tx:
+    with read_only(folder / NAME, SCRIPTS) as tx:
         yield tx
 
 

@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from scheduler.job import REHEARSAL, Job, KeySource, Provider, Source
-from scheduler.shapes import FileEntry, JobEntry, KeyEntry, ProviderEntry
+from scheduler.job import REHEARSAL, Channel, Delivery, Job, KeySource, Price, Provider, Series, Source
+from scheduler.points import in_zone
+from scheduler.shapes import ChannelEntry, DeliverEntry, FileEntry, JobEntry, KeyEntry, ProviderEntry
 
 MANDAPI: Final = Provider(
     name="mandapi",
@@ -24,9 +26,18 @@ BUILT_IN: Final = {MANDAPI.name: MANDAPI, DEMO.name: DEMO}
 
 def make_records(shape: FileEntry, folder: Path) -> tuple[dict[str, Provider], dict[str, Job]]:
     """Return the providers, the built-in ones among them, and the jobs; relative paths start at `base:`."""
-    base = _under(folder, shape.base or (".." if folder.name == "config" else "."))
+    base = _base(shape, folder)
     providers = BUILT_IN | {name: _provider(name, entry, base) for name, entry in shape.providers.items()}
     return providers, {name: _job(name, entry, shape, base, providers) for name, entry in shape.jobs.items()}
+
+
+def metrics_file(shape: FileEntry, folder: Path) -> Path | None:
+    """Return the file that the numbers go to."""
+    return _under(_base(shape, folder), shape.metrics.textfile) if shape.metrics else None
+
+
+def _base(shape: FileEntry, folder: Path) -> Path:
+    return _under(folder, shape.base or (".." if folder.name == "config" else "."))
 
 
 def _under(base: Path, text: str) -> Path:
@@ -41,6 +52,8 @@ def _provider(name: str, entry: ProviderEntry, base: Path) -> Provider:
     if entry.ca_file:
         given["ca_file"] = _under(base, entry.ca_file)
     given["headers"] = tuple((header, _header(value)) for header, value in sorted(entry.headers.items()))
+    if entry.price:
+        given["price"] = Price(**entry.price.model_dump())
     given["extra_body"] = json.dumps(entry.extra_body, sort_keys=True)
     return replace(BUILT_IN.get(name, Provider(name=name, base_url="")), **given)
 
@@ -58,6 +71,7 @@ def _key(entry: KeyEntry, base: Path) -> KeySource:
 
 
 def _job(name: str, entry: JobEntry, shape: FileEntry, base: Path, providers: Mapping[str, Provider]) -> Job:
+    zone = entry.timezone or shape.timezone
     pauses = shape.after_failure if entry.after_failure is None else entry.after_failure
     return Job(
         id=name,
@@ -66,12 +80,46 @@ def _job(name: str, entry: JobEntry, shape: FileEntry, base: Path, providers: Ma
         provider=providers[entry.provider],
         model=entry.model,
         schedule=entry.schedule,
-        timezone=entry.timezone or shape.timezone,
+        timezone=zone,
         read=tuple(Source(name=os.path.normpath(text), path=_under(base, text)) for text in entry.read),
         after_failure=tuple(pauses),
         catch_up=entry.catch_up,
         max_attempts=entry.max_attempts,
+        enabled=entry.enabled,
+        timeout=entry.timeout,
+        jitter=entry.jitter,
+        not_before=_seconds(entry.not_before, zone),
+        not_after=_seconds(entry.not_after, zone),
+        series=Series(opens=entry.series.opens, times=entry.series.times) if entry.series else None,
+        deliver=_delivery(entry.deliver, base) if entry.deliver else None,
+        notify=channels(shape.notify if entry.notify is None else entry.notify),
     )
+
+
+def _seconds(moment: str | None, zone: str) -> int | None:
+    """Return a moment in UTC seconds; one without an offset is of the zone."""
+    return None if moment is None else int(in_zone(datetime.fromisoformat(moment), zone).timestamp())
+
+
+def _delivery(entry: DeliverEntry, base: Path) -> Delivery:
+    file = _under(base, entry.file) if entry.file else None
+    return Delivery(file=file, argv=tuple(entry.argv or ()), review=entry.review)
+
+
+def channels(entries: Iterable[ChannelEntry]) -> tuple[Channel, ...]:
+    """Return how people are told, one channel an entry."""
+    return tuple(_channel(entry) for entry in entries)
+
+
+def _channel(entry: ChannelEntry) -> Channel:
+    events = tuple(dict.fromkeys(entry.events))
+    if entry.argv:
+        return Channel(kind="argv", target=tuple(entry.argv), events=events)
+    if entry.webhook:
+        return Channel(kind="webhook", target=entry.webhook, events=events)
+    if entry.ping:
+        return Channel(kind="ping", target=entry.ping, events=events)
+    return Channel(kind="apprise", target=entry.apprise or "", events=events)
 
 
 def folders_of(job: Job) -> Iterator[Path]:

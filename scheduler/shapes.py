@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from scheduler.address import check_base_url
 from scheduler.fields import (
+    Address,
+    Amount,
     Checkpoint,
     Credential,
+    Currency,
     Duration,
     HeaderName,
     Headers,
     Id,
+    Moment,
     PathText,
     Schedule,
     Temperature,
@@ -22,13 +27,19 @@ from scheduler.fields import (
     Variable,
     Zone,
 )
-from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE
+from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE, EVENTS, Event
 from scheduler.misfits import Refused
 from scheduler.state import MAX_STEPS
 
 _PAUSES: Final = "Pauses after failed attempts in a row; [] for none."
 _DEFAULT: Final[dict[str, Any]] = {"default": ["15m", "1h", "6h"]}
 _CLOSED: Final[dict[str, Any]] = {"additionalProperties": False}
+_CHANNELS: Final = ("webhook", "ping", "argv", "apprise")
+
+
+def _one_of(value: Any, names: Sequence[str], hint: str) -> None:
+    if isinstance(value, dict) and sum(name in value for name in names) != 1:
+        raise Refused(f"expected exactly one of {', '.join(names[:-1])} and {names[-1]}", hint)
 
 
 class Entry(BaseModel, extra="forbid", strict=True):
@@ -56,6 +67,14 @@ class KeyEntry(Entry, json_schema_extra={"minProperties": 1, "maxProperties": 1}
         return value
 
 
+class PriceEntry(Entry):
+    """What a million tokens cost."""
+
+    input: Amount = Field(description="Of the request.")
+    output: Amount = Field(description="Of the reply.")
+    currency: Currency = Field("USD", description="Three capital letters, such as EUR.")
+
+
 class ProviderEntry(Entry):
     """A chat-completions endpoint; in an entry named mandapi, what is given replaces the built-in value."""
 
@@ -77,6 +96,7 @@ class ProviderEntry(Entry):
     ca_file: PathText | None = Field(None, description="A PEM file; certificates are checked against it alone.")
     proxy: Literal["env"] | None = Field(None, description="env: use the proxy that the environment names.")
     last_attempt: Literal["none", "omit"] | None = Field(None, description="How the last attempt forbids tools.")
+    price: PriceEntry | None = Field(None, description="What a million tokens cost; check and show count with it.")
 
     @field_validator("base_url")
     @classmethod
@@ -84,6 +104,49 @@ class ProviderEntry(Entry):
         trimmed = base_url.strip()
         check_base_url(trimmed, info.data.get("allow_http", True))
         return trimmed.rstrip("/")
+
+
+class SeriesEntry(Entry):
+    """A task that is repeated on purpose: each opening is a job of its own."""
+
+    opens: Schedule = Field(description="When an opening begins, as a schedule.")
+    times: int = Field(ge=1, le=100_000, description="How many openings there may be; each has its own attempts.")
+
+
+class DeliverEntry(Entry, json_schema_extra={"oneOf": [{"required": ["file"]}, {"required": ["argv"]}]}):
+    """Where an approved answer goes: exactly one of file and argv."""
+
+    file: PathText | None = Field(None, description="The file that the answer is written to.")
+    argv: list[Text] | None = Field(None, min_length=1, description="A program, without a shell; it reads the answer.")
+    review: bool = Field(True, description="false: a file is written without a review.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exactly_one(cls, value: Any) -> Any:
+        _one_of(value, ("file", "argv"), "deliver: {file: reports/summary.md}")
+        return value
+
+
+class ChannelEntry(Entry, json_schema_extra={"oneOf": [{"required": [name]} for name in _CHANNELS]}):
+    """How people are told: exactly one of webhook, ping, argv and apprise."""
+
+    webhook: Address | None = Field(None, description="An address that gets each event as JSON by POST.")
+    ping: Address | None = Field(None, description="An address in the style of healthchecks: start, success, fail.")
+    argv: list[Text] | None = Field(None, min_length=1, description="A program, without a shell; it reads the JSON.")
+    apprise: Address | None = Field(None, description="An address of apprise; needs the extra notify.")
+    events: list[Event] = Field(list(EVENTS), description="Which events are told.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exactly_one(cls, value: Any) -> Any:
+        _one_of(value, _CHANNELS, "- webhook: {env: NOTIFY_URL}")
+        return value
+
+
+class MetricsEntry(Entry):
+    """Numbers for a monitoring system."""
+
+    textfile: PathText = Field(description="The file for the node exporter's textfile collector; needs an extra.")
 
 
 class JobEntry(Entry):
@@ -99,6 +162,18 @@ class JobEntry(Entry):
     after_failure: list[Duration] | None = Field(None, description=_PAUSES)
     catch_up: bool = Field(True, description="false: skip the points that were missed while nothing ran.")
     max_attempts: int = Field(MAX_STEPS, ge=1, le=MAX_STEPS, description="Attempts for this job; four are the most.")
+    enabled: bool = Field(True, description="false: the job rests, and keeps what it has.")
+    timeout: Timeout | None = Field(None, description="The total time of one request; it outranks the provider's.")
+    jitter: Duration = Field(
+        0,
+        description="Points are later by a part of this, the same for each point of the job.",
+        json_schema_extra={"default": "0s"},
+    )
+    not_before: Moment | None = Field(None, description="No point before this moment of the schedule's zone.")
+    not_after: Moment | None = Field(None, description="No point after this moment of the schedule's zone.")
+    series: SeriesEntry | None = Field(None, description="Repeats the task on purpose; each opening is a job.")
+    deliver: DeliverEntry | None = Field(None, description="Where the answer goes once a person has approved it.")
+    notify: list[ChannelEntry] | None = Field(None, description="Who is told of this job; else the file's notify.")
 
 
 class FileEntry(Entry):
@@ -110,6 +185,8 @@ class FileEntry(Entry):
     stop_wait: Duration = Field(80, description="How long a stop waits.", json_schema_extra={"default": "80s"})
     budget: BudgetEntry = Field(default_factory=BudgetEntry, description="What all jobs together may spend.")
     after_failure: list[Duration] = Field(list(DEFAULT_AFTER_FAILURE), description=_PAUSES, json_schema_extra=_DEFAULT)
+    notify: list[ChannelEntry] = Field([], description="Who is told when a job needs a look.")
+    metrics: MetricsEntry | None = Field(None, description="Numbers for a monitoring system.")
     base: PathText | None = Field(None, description="Where relative paths start; else the folder above config/.")
     providers: dict[Id, ProviderEntry] = Field({}, description="Endpoints, by name.", json_schema_extra=_CLOSED)
     jobs: dict[Id, JobEntry] = Field(description="The jobs, by id.", json_schema_extra={**_CLOSED, "minProperties": 1})

@@ -16,12 +16,12 @@ from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
 from scheduler.owed import as_refusal
 from scheduler.owner import is_alive
+from scheduler.points import last_of
 from scheduler.reader import Peek, peek
 from scheduler.report import JobRow, JobState, RestRow, Survey, edited_since
 from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen
 from scheduler.state import State, is_final, is_open, same_task, utc
-from scheduler.trigger import last_point
 
 
 def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
@@ -132,7 +132,7 @@ def _with_points(row: JobRow, job: Job, facts: Facts, since: int, now: float) ->
     if row.state in ("done", "exhausted"):
         return row
     moment = datetime.fromtimestamp(now, UTC)
-    newest = last_point(job.schedule, job.timezone, moment, datetime.fromtimestamp(since, UTC))
+    newest = last_of(job, moment, datetime.fromtimestamp(since, UTC))
     ahead = next_due(job, facts, since, now)
     return replace(
         row,

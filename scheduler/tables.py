@@ -1,10 +1,14 @@
-"""The tables of a ledger."""
+"""The tables of a ledger, and how one that an older version made becomes one of this version.
+
+A ledger's version is the number of scripts that made it. A script is never changed once it was released; a later one
+only adds tables, so that a reader can stand empty ones in for those that an older ledger does not have.
+"""
 
 from __future__ import annotations
 
-VERSION = 1
+from typing import Final
 
-SCHEMA = """
+_ADMISSIONS: Final = """
 CREATE TABLE document (
     checkpoint TEXT NOT NULL PRIMARY KEY, allowance INTEGER NOT NULL, body BLOB NOT NULL, digest TEXT NOT NULL
 ) WITHOUT ROWID;
@@ -40,3 +44,32 @@ CREATE TABLE daemon (
     since INTEGER NOT NULL
 ) WITHOUT ROWID
 """
+
+# What came with series, review, delivery, notifications and the daemon's heartbeat.
+_LIVING: Final = """
+CREATE TABLE opening (
+    series TEXT NOT NULL, point INTEGER NOT NULL, opened_at INTEGER NOT NULL, PRIMARY KEY (series, point)
+) WITHOUT ROWID;
+CREATE TABLE delivery (
+    checkpoint TEXT NOT NULL, allowance INTEGER NOT NULL, answer_sha256 TEXT NOT NULL, number INTEGER NOT NULL,
+    target TEXT NOT NULL, who TEXT NOT NULL, started_at INTEGER NOT NULL, pid INTEGER NOT NULL, start TEXT NOT NULL,
+    boot TEXT NOT NULL, outcome TEXT, detail TEXT NOT NULL, ended_at INTEGER,
+    PRIMARY KEY (checkpoint, allowance, answer_sha256, number)
+) WITHOUT ROWID;
+CREATE TABLE act (
+    checkpoint TEXT NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL, command TEXT NOT NULL,
+    detail TEXT NOT NULL, reason TEXT NOT NULL, who TEXT NOT NULL, PRIMARY KEY (checkpoint, number)
+) WITHOUT ROWID;
+CREATE TABLE told (
+    subject TEXT NOT NULL, channel TEXT NOT NULL, matter TEXT NOT NULL, since INTEGER NOT NULL, at INTEGER NOT NULL,
+    fault TEXT NOT NULL, PRIMARY KEY (subject, channel, matter)
+) WITHOUT ROWID;
+CREATE TABLE pulse (
+    config TEXT NOT NULL PRIMARY KEY, version TEXT NOT NULL, digest TEXT NOT NULL, loaded_at INTEGER NOT NULL,
+    at INTEGER NOT NULL, fault TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE tally (name TEXT NOT NULL PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID
+"""
+
+SCRIPTS: Final = (_ADMISSIONS, _LIVING)
+VERSION: Final = len(SCRIPTS)

@@ -91,7 +91,7 @@ def prepare(turn: Turn, job_file: JobFile, environ: Mapping[str, str]) -> tuple[
 
     key = read_key(job.provider, environ)
     mark = hashlib.sha256(repr((job.provider, key, read_headers(job.provider, environ))).encode()).digest()
-    return replace(order, mark=mark), Exchange(job.provider, key, environ)
+    return replace(order, mark=mark), Exchange(replace(job.provider, timeout=job.deadline), key, environ)
 
 
 def tick(

@@ -98,7 +98,7 @@ def last_point(schedule: str, timezone: str, before: datetime, since: datetime |
 def check_schedule(schedule: str, timezone: str) -> None:
     """Raise `ScheduleRefused` with one sentence where the schedule cannot be meant or the zone is unknown."""
     _parse(schedule)
-    _zone(timezone)
+    zone_of(timezone)
 
 
 def parse_duration(text: str) -> int:
@@ -134,7 +134,7 @@ def clock_change(timezone: str, start: datetime, end: datetime) -> list[ClockCha
 
     The zone is looked at once a day, so two changes within a day that undo each other are not seen.
     """
-    zone, low, high = _zone(timezone), _whole(start), _whole(end)
+    zone, low, high = zone_of(timezone), _whole(start), _whole(end)
     days = [low + timedelta(days=n) for n in range((high - low).days + 1)]
     return [
         ClockChange(_change(zone, earlier, later), _offset(zone, earlier), _offset(zone, later))
@@ -144,7 +144,7 @@ def clock_change(timezone: str, start: datetime, end: datetime) -> list[ClockCha
 
 
 def _find(schedule: str, timezone: str, moment: datetime, since: datetime | None, *, forward: bool) -> datetime | None:
-    plan, zone = _parse(schedule), _zone(timezone)
+    plan, zone = _parse(schedule), zone_of(timezone)
     try:
         if isinstance(plan, timedelta):
             point = _on_grid(plan, _whole(since) if since else EPOCH, _whole(moment), forward=forward)
@@ -271,7 +271,8 @@ def _check_field(field: _Field, text: str) -> None:
 
 
 @cache
-def _zone(name: str) -> tzinfo:
+def zone_of(name: str) -> tzinfo:
+    """Return the zone of this name; raise `ScheduleRefused` where it is unknown."""
     if name == "UTC":  # needs no time zone data
         return UTC
     try:

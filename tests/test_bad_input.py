@@ -27,7 +27,7 @@ import pytest
 import scheduler
 from scheduler.checkpoint import hold
 from scheduler.cli import main
-from scheduler.tables import SCHEMA
+from scheduler.tables import SCRIPTS
 from tests.support import PROGRAM, ROOT, ChatServer, Project, answer, chat_server, tool_calls
 
 KEY = "sk-canary-0123456789"
@@ -960,7 +960,7 @@ def test_ledger_whose_making_was_killed_is_one_that_has_not_begun(mode: int, off
     with contextlib.closing(sqlite3.connect(offline.folder / "half", isolation_level=None)) as half:
         half.execute("PRAGMA cache_size=1")  # so that pages reach the disk before the commit
         half.execute("BEGIN IMMEDIATE")
-        for statement in SCHEMA.split(";"):
+        for statement in ";".join(SCRIPTS).split(";"):
             half.execute(statement)
         for suffix in ("", "-journal"):
             copy = folder / f".ledger.sqlite3{suffix}"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from scheduler import database
+from scheduler.database import APPLICATION_ID
 from scheduler.document import digest
 from scheduler.errors import (
     BudgetSpent,
@@ -34,7 +35,7 @@ from scheduler.ledger import NAME, Archive, Claim, Ledger, Record, Version, ledg
 from scheduler.owner import Owner, is_alive, this_process
 from scheduler.rests import DAY, Verdict, check_budget, check_rests, lift, note_outcome, read_rests
 from scheduler.roster import Sighting, claim_daemon, note, read_facts, read_seen, release_daemon
-from scheduler.tables import SCHEMA
+from scheduler.tables import SCRIPTS
 
 KEY = "nightly.json"
 NOON = 20_000 * DAY + DAY // 2
@@ -73,7 +74,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def rows() -> Iterator[sqlite3.Connection]:
     """The tables alone, in memory."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(SCHEMA)
+        connection.executescript(";".join(SCRIPTS))
         yield connection
 
 
@@ -376,7 +377,7 @@ def foreign(path: Path) -> None:
 def unknown_version(path: Path) -> None:
     """A ledger of a later program."""
     with opened(path.parent) as ledger, ledger.writing() as tx:
-        tx.execute("PRAGMA user_version=2")
+        tx.execute("PRAGMA user_version=99")
 
 
 def cut(path: Path) -> None:
@@ -420,6 +421,35 @@ def test_a_ledger_that_is_none_is_refused_and_left_as_it_is(
                 use()
             assert str(path) in str(refused.value)
     assert (path.read_bytes() if path.is_file() else None) == body
+
+
+def older(path: Path) -> None:
+    """Make the ledger that the first version made, with one row."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(SCRIPTS[0])
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute("PRAGMA user_version=1")
+        connection.execute("INSERT INTO job VALUES ('nightly', 'nightly.json', '@daily (UTC)', 7)")
+
+
+def test_a_ledger_of_an_older_version_is_read_as_it_is_and_brought_up_by_the_first_writer(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    older(path)
+    before = path.read_bytes()
+    with ledger_rows(tmp_path) as tx:
+        assert tx is not None
+        assert tx.execute("SELECT count(*) FROM opening").fetchone()[0] == 0
+        assert tx.execute("SELECT since FROM job").fetchone()[0] == 7
+    assert path.read_bytes() == before
+    for _ in range(2):
+        with opened(tmp_path) as ledger, ledger.writing() as tx:
+            tx.execute("INSERT OR IGNORE INTO opening VALUES ('weekly', 1, 1)")
+            assert tx.execute("SELECT since FROM job").fetchone()[0] == 7
+            assert tx.execute("PRAGMA user_version").fetchone()[0] == len(SCRIPTS)
+    with ledger_rows(tmp_path) as tx:
+        assert tx is not None
+        assert tx.execute("SELECT count(*) FROM opening").fetchone()[0] == 1
 
 
 def peeked(folder: Path) -> int:

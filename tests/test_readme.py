@@ -411,7 +411,7 @@ def test_the_job_table_lists_every_key_and_its_default(project: Project) -> None
     rows = table("key of a job")
     assert {key for keys, *_ in rows for key in spans(keys)} == set(JobEntry.model_fields)
     given = defaults(rows)
-    assert set(given) == {"provider", "schedule", "max_attempts", "after_failure", "catch_up"}
+    assert set(given) == {"provider", "schedule", "max_attempts", "after_failure", "catch_up", "enabled", "jitter"}
     assert read(project, spelled(given)).jobs == read(project, "").jobs
     required = [keys for keys, _, default in rows if not default]
     assert spans(required[0]) == [name for name, field in JobEntry.model_fields.items() if field.is_required()]

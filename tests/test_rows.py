@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.ledger import NAME
-from scheduler.tables import SCHEMA
+from scheduler.tables import SCRIPTS
 from tests.support import Project, answer, chat_server, tool_calls, wait_until
 from tests.test_bad_input import KEY, Told, ran
 
@@ -42,7 +42,7 @@ COMMANDS = [
 def columns() -> list[tuple[str, str]]:
     """Return every table with each of its columns."""
     with contextlib.closing(sqlite3.connect(":memory:")) as base:
-        base.executescript(SCHEMA)
+        base.executescript(";".join(SCRIPTS))
         tables = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return [(table, row[1]) for table in tables for row in base.execute(f"PRAGMA table_info({table})")]
 
@@ -59,7 +59,7 @@ def spoil(folder: Path, table: str, column: str, value: object) -> bool:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders with a row in every table: one attempt spent, an archive, a rest, a daemon, an orphan."""
+    """Folders with a row in every table: one attempt spent, an archive, a rest, an orphan, and what is beside them."""
     project = Project(tmp_path_factory.mktemp("rows"))
     with chat_server(tool_calls(("c1", "list_files", "{}")), (503, {})) as chat:
         write(project, chat.url)
@@ -72,6 +72,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         now = int(time.time())
         base.execute("INSERT INTO daemon VALUES (?, 1, '1', 'b', ?)", (str(project.config), now))
         base.execute("INSERT INTO orphan VALUES ('nightly.json', 1, 1, ?, 't', x'00')", (now,))
+        base.execute("INSERT INTO opening VALUES ('weekly', ?, ?)", (now, now))
+        delivery = ("nightly.json", 1, "0" * 64, 1, "report.md", "ann", now, 1, "1", "b", "delivered", "", now)
+        base.execute("INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", delivery)
+        base.execute("INSERT INTO act VALUES ('nightly.json', 1, ?, 'renew', '', 'because', 'ann')", (now,))
+        base.execute("INSERT INTO told VALUES ('nightly', 'log', 'blocked', ?, ?, '')", (now, now))
+        base.execute("INSERT INTO pulse VALUES (?, '1', 'd', ?, ?, '')", (str(project.config), now, now))
+        base.execute("INSERT INTO tally VALUES ('missed', 1)")
         for table in {table for table, _ in columns()}:
             assert base.execute(f"SELECT count(*) FROM {table}").fetchone()[0], table
     return project.folder
