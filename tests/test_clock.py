@@ -104,7 +104,7 @@ def test_an_hour_forth_or_back_gives_no_burst_and_no_silence(project: Project, c
     with chat_server(GOES_ON) as chat:
         jobs = {
             "minute": {"schedule": "* * * * *"},
-            "often": {"schedule": "every 2s"},
+            "often": {"schedule": "every 20s"},
             "hourly": {"schedule": "30 * * * *"},
             "rests": {"schedule": "every 1s", "enabled": False},
         }
@@ -132,7 +132,7 @@ def test_an_hour_forth_or_back_gives_no_burst_and_no_silence(project: Project, c
     missed = {line.split(": ")[0]: line for line in told if "missed" in line}
     assert len([line for line in told if "missed" in line]) == len(missed) == 3
     assert "from 2026-06-01T12:01:00Z to 2026-06-01T12:59:00Z (59) were missed" in missed["job minute"]
-    assert "(1000 or more) were missed" in missed["job often"]
+    assert "were missed; one slice makes up for them" in missed["job often"]
     assert "the point 2026-06-01T12:30:00Z was missed; one slice makes up for it" in missed["job hourly"]
     assert points(project, "rests") == []
     assert not [line for line in told if "rests" in line]

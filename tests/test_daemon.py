@@ -359,7 +359,7 @@ def test_waking_up_makes_up_one_slice_a_job_and_goes_on(project: Project, chat: 
         wait_until(lambda: all(status_of(project, name) == "exhausted" for name in "abc"), 30, "four slices a job")
         daemon.stop()
     made_up = daemon.lines("were missed; one slice makes up for them")
-    assert [len([line for line in made_up if f"job {name}: the points from" in line]) for name in "abc"] == [1, 1, 1]
+    assert [any(f"job {name}: the points from" in line for line in made_up) for name in "abc"] == [True] * 3
     assert chat.count == 12
     assert asleep < 12
     for name in "abc":
