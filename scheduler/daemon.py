@@ -20,7 +20,7 @@ from scheduler.due import plan_job
 from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, Later, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
-from scheduler.owed import HASTE, Result, Tell, open_folder, select
+from scheduler.owed import DISABLED, HASTE, Result, Tell, open_folder, select
 from scheduler.owner import this_process
 from scheduler.report import problem_line
 from scheduler.roster import claim_daemon, release_daemon
@@ -89,7 +89,15 @@ class Daemon:
                 if not chosen.final:
                     self._clock.set(self._file.jobs[chosen.job], int(now.timestamp()), now if locked else now + SOON)
             else:
+                self._reopen(chosen.plan.job.id)
                 self._clock.set(chosen.plan.job, chosen.since, now if chosen.due else None)
+
+    def _reopen(self, name: str) -> None:
+        """Forget that a job was final: it was renewed, or is enabled again."""
+        known = self._results.get(name)
+        if known is not None and known.final:
+            self._results.pop(name, None)
+            self._said.pop(name, None)
 
     def _fire(self, name: str) -> bool:
         """Run a slice if the job is due; tell whether a request was admitted."""
@@ -113,7 +121,7 @@ class Daemon:
         said = str(result.refusal) if result.refusal else result.final
         if said != self._said.get(result.job) and result.refusal and not isinstance(result.refusal, EntryRefused):
             self._log("info" if isinstance(result.refusal, Later) else "warning", f"job {result.job}: {said}")
-        if result.final and said != self._said.get(result.job):
+        if result.final not in ("", DISABLED) and said != self._said.get(result.job):
             self._log("info", f"job {result.job}: it is {said}, and nothing more is sent")
         self._said[result.job] = said
         if result.final:

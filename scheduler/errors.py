@@ -10,9 +10,9 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     ├── Later               nothing was counted, and it will be due again by itself:
     │                       CheckpointBusy, LedgerBusy, ProviderResting, BudgetSpent, PointTaken, DaemonRunning
     ├── Blocked             nothing was counted, and a person must act:
-    │                       EntryRefused, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged, StateStale,
-    │                       LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused, ProviderNotReady,
-    │                       ProviderRefusing, RequestRefused, SourceRefused
+    │                       EntryRefused, JobDisabled, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged,
+    │                       StateStale, LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused,
+    │                       ProviderNotReady, ProviderRefusing, RequestRefused, SourceRefused
     ├── ProgramFault        a fault of this program itself
     ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
     └── AskFailed           the attempt was spent, and no usable reply came
@@ -135,6 +135,10 @@ class EntryRefused(Blocked):
     """{problem}"""
 
     problem: str
+
+
+class JobDisabled(Blocked):
+    """it is disabled; to run it, take enabled: false out of jobs.yaml"""
 
 
 class CheckpointUnknown(Blocked):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from scheduler.job import Problem
 from scheduler.text import dots, json_text, one_line, printable, table
 
-JobState = Literal["ready", "running", "done", "exhausted", "blocked"]
+JobState = Literal["ready", "running", "done", "exhausted", "blocked", "disabled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,12 @@ CLOCK_SLACK = 60
 class Facts:
     """What the due rule asks of a checkpoint: the schedule points used, failures in a row, the end of the last.
 
-    `size` is that of the newest document in bytes; a published file of another size is behind.
+    `attempts` are those that this ledger admitted. `size` is that of the newest document in bytes; a published file of
+    another size is behind.
     """
 
     status: str = "ready"
+    attempts: int = 0
     size: int | None = None
     points: frozenset[int] = frozenset()
     failures: int = 0
@@ -81,6 +83,20 @@ def note(tx: Connection, sighting: Sighting, since: int) -> None:
     tx.execute("REPLACE INTO job VALUES (?, ?, ?, ?)", (sighting.job, sighting.checkpoint, sighting.schedule, since))
 
 
+def read_acted(tx: Connection, key: str) -> int:
+    """Return when a person last acted on a checkpoint (UTC seconds); 0 where nobody did."""
+    row = read_row(tx, "SELECT at FROM act WHERE checkpoint = ? ORDER BY at DESC LIMIT 1", (key,))
+    return row[0] if row else 0
+
+
+def add_to_tally(tx: Connection, name: str, number: int) -> None:
+    """Add to what is counted in this ledger under a name, for ever."""
+    tx.execute(
+        "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET count = count + excluded.count",
+        (name, number),
+    )
+
+
 def claim_daemon(tx: Connection, config: str, owner: Owner, now: int) -> None:
     """Enter this process as the daemon of a jobs.yaml. Raises DaemonRunning while another one lives."""
     config = storable(config)
@@ -120,6 +136,7 @@ def _facts(status: str, size: int, admissions: Sequence[Admission]) -> Facts:
         failures += 1
     return Facts(
         status=status,
+        attempts=admissions[-1].attempt if admissions else 0,
         size=size,
         points=frozenset(row.point for row in admissions if row.point is not None),
         failures=failures,

@@ -77,6 +77,8 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
         row = _with_points(_with_state(row, found, bool(job.read)), job, facts, since, now)
         if found.state is not None:
             row = _with_edits(row, found.state, plan)
+        if row.state == "ready" and not job.enabled:
+            return replace(row, state="disabled", model=row.model or known_model(plan, environ))
         if row.state == "ready":
             check_next(plan, found.state, environ, private)
         return replace(row, model=row.model or known_model(plan, environ))
@@ -129,7 +131,7 @@ def _job_state(state: State, admission: Admission | None, max_attempts: int) -> 
 
 
 def _with_points(row: JobRow, job: Job, facts: Facts, since: int, now: float) -> JobRow:
-    if row.state in ("done", "exhausted"):
+    if row.state in ("done", "exhausted") or not job.enabled:
         return row
     moment = datetime.fromtimestamp(now, UTC)
     newest = last_of(job, moment, datetime.fromtimestamp(since, UTC))

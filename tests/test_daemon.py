@@ -352,12 +352,14 @@ def test_waking_up_makes_up_one_slice_a_job_and_goes_on(project: Project, chat: 
         chat.wait_for(3)
         daemon.signal(signal.SIGSTOP)
         stopped = int(time.time())
-        wait_until(lambda: time.time() > stopped + 3, 30, "some seconds of sleep")
+        wait_until(lambda: time.time() > stopped + 7, 30, "some seconds of sleep")
         asleep = chat.count
         woken = int(time.time())
         daemon.signal(signal.SIGCONT)
         wait_until(lambda: all(status_of(project, name) == "exhausted" for name in "abc"), 30, "four slices a job")
         daemon.stop()
+    made_up = daemon.lines("were missed; one slice makes up for them")
+    assert [any(f"job {name}: the points from" in line for line in made_up) for name in "abc"] == [True] * 3
     assert chat.count == 12
     assert asleep < 12
     for name in "abc":

@@ -13,7 +13,7 @@ from scheduler.cli.output import BLOCKED, LATER, NO_PROGRESS, exit_code, first_c
 from scheduler.due import Plan, plan_job
 from scheduler.forecast import forecast, open_folders
 from scheduler.ledger import ledger_rows, read_archives
-from scheduler.outlook import check_header, outlook_text
+from scheduler.outlook import check_header, check_totals, outlook_text
 from scheduler.reader import peek
 from scheduler.report import survey_json, survey_table
 from scheduler.state import State, is_final, same_task
@@ -47,14 +47,16 @@ def _days(text: str) -> int:
 def check(options: argparse.Namespace) -> int:
     """Check the file, its providers and checkpoints; print the schedules in words, and the points ahead."""
     job_file = load(options)
-    codes = [BLOCKED for _ in job_file.refused]
+    codes, outlooks = [BLOCKED for _ in job_file.refused], []
     print(check_header(str(job_file.path), len(job_file.jobs), len(job_file.refused), job_file.live))
     for job in job_file.jobs.values():
         outlook, refusal = forecast(plan_job(job, job_file.live), job_file, os.environ, options.days)
+        outlooks.append(outlook)
         print(outlook_text(outlook))
         if refusal is not None:
             log("error", f"job {job.id}: {refusal}")
             codes.append(exit_code(refusal))
+    print(check_totals(outlooks, options.days))
     for folder in open_folders(job_file):
         log("warning", f"other users can look into {folder}; keep it private: chmod 700 {folder}")
     return first_code(codes)
