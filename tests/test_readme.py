@@ -216,6 +216,10 @@ WAYS: list[tuple[str, Callable[[str, Place], None]]] = [
     (r"make run", make_run),
     (r"pipx install \.", pipx_install),
     (r"systemd-analyze verify \S+", systemd_verify),
+    (
+        r"resumed init ~/jobs",
+        resumed(r"(?s)\Amade /\S+.*\* \* \* \* \*  /\S+/resumed --config \S+ tick\n.*\[Service\]"),
+    ),
     (r"resumed daemon", daemon),
     (r"resumed check", resumed(r"shipping-question: every 2 seconds \(UTC\); 4 of 4 requests left")),
     (r"resumed check --days 7", resumed(r"(?s)4 of 4 requests left.*\n    next \d{4}-\d\d-\d\d .*and more")),

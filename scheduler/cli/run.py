@@ -28,17 +28,39 @@ from scheduler.worker import work_turn
 def add_commands(commands: Any) -> None:
     """Add the commands of this group."""
     command = add_command(
-        commands, "tick", run_tick, "run one slice of each job that is due; what a crontab line calls"
+        commands,
+        "tick",
+        run_tick,
+        "run one slice of each job that is due; what a crontab line calls",
+        "resumed --config ~/jobs/config/jobs.yaml tick",
     )
     command.add_argument("jobs", nargs="*", metavar="JOB", help="only these jobs")
 
-    command = add_command(commands, "run", run_jobs, "run one slice of the named jobs now, due or not")
+    command = add_command(
+        commands,
+        "run",
+        run_jobs,
+        "run one slice of the named jobs now, due or not",
+        "resumed run shipping-question",
+    )
     command.add_argument("jobs", nargs="+", metavar="JOB", help="ids of jobs in jobs.yaml")
 
-    command = add_command(commands, "daemon", run_daemon, "run the jobs on their schedules until told to stop")
+    command = add_command(
+        commands,
+        "daemon",
+        run_daemon,
+        "run the jobs on their schedules until told to stop",
+        "resumed daemon --until-done",
+    )
     command.add_argument("--until-done", action="store_true", help="end once every job is final or blocked")
 
-    command = add_command(commands, "work", run_work, "work on one task without a jobs.yaml")
+    command = add_command(
+        commands,
+        "work",
+        run_work,
+        "work on one task without a jobs.yaml",
+        'resumed work "How long does shipping take?" --checkpoint work.json --demo --once',
+    )
     command.add_argument("task", metavar="TASK", help="what the model is asked")
     command.add_argument(
         "--checkpoint", required=True, metavar="FILE", help="made where missing; its ledger stands beside it"
