@@ -112,6 +112,17 @@ def test_a_folder_that_no_crontab_can_name_is_refused_and_nothing_made(tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_current_folder_that_is_gone_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    try:
+        told = ran("init")
+    finally:
+        os.chdir("/")
+    assert told.code == 64
+    told.one_line("name it from / on")
+
+
 def test_the_printed_lines_start_the_program_from_anywhere(tmp_path: Path) -> None:
     folder = tmp_path / 'it\'s 100% $HOME "mine"'
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}

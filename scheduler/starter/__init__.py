@@ -78,7 +78,10 @@ def start(folder: Path) -> Made:
     What the demo jobs read comes only with a jobs.yaml that is written now. Raises UsageRefused on a path that a
     crontab cannot hold, and the refusals of access and storage.
     """
-    folder = Path(os.path.abspath(folder))
+    try:
+        folder = folder.resolve()
+    except OSError as error:
+        raise UsageRefused(message=f"{folder}: it cannot be found ({error.strerror}); name it from / on") from error
     if re.search(r"[\x00-\x1f\x7f]", str(folder)):
         raise UsageRefused(message="a folder whose name holds control characters fits into no crontab; name another")
     config = folder / CONFIG
@@ -124,7 +127,7 @@ def _write(path: Path, body: bytes) -> bool:
 
 def own_command(script: str, executable: str) -> list[str]:
     """Return the words by which this program is started from anywhere: its script, or Python with its package."""
-    path = Path(os.path.abspath(script))
+    path = Path(script).absolute()
     if path.name != "__main__.py" and os.access(path, os.X_OK):
         return [str(path)]
     root = str(Path(__file__).resolve().parent.parent.parent)
