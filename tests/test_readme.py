@@ -447,8 +447,11 @@ def test_the_exit_codes_are_those_of_the_program_in_their_order() -> None:
 def test_the_dependencies_are_those_of_the_package() -> None:
     package = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert [name.replace(" ", "") for name, _ in table("package")] == package["dependencies"]
-    sentence = " ".join(prose(README).partition("The extra `test` brings ")[2].partition("\n\n")[0].split())
-    extras = {"test": sentence.partition("; ")[0], "lint": sentence.partition("; ")[2]}
+    text = " ".join(prose(README).split())
+    sentence = text.partition("The extra `test` brings ")[2].partition(". ")[0]
+    metrics = text.partition("The extra `metrics` brings ")[2].partition(", ")[0]
+    both = sentence.partition("; ")[0].replace("that too", metrics)
+    extras = {"metrics": metrics, "test": both, "lint": sentence.partition("; ")[2]}
     for extra, said in extras.items():
         names = {re.match(r"[\w-]+", line)[0] for line in package["optional-dependencies"][extra]}  # type: ignore[index]
         plain = said.replace("the types of ", "types-")

@@ -18,6 +18,7 @@ from scheduler.cli.output import first_code, log, result_code, say
 from scheduler.errors import EntryRefused, Later, UsageRefused
 from scheduler.events import event_level, event_line, made_progress
 from scheduler.job import JobFile
+from scheduler.metrics import after_tick
 from scheduler.owed import Result, Tell
 from scheduler.text import is_utf8
 from scheduler.tick import take_turn, tick
@@ -96,6 +97,7 @@ def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, tell: 
                 log("warning", f"job {result.job}: {result.refusal}")
         elif by_hand and result.final and not result.ran:
             log("info", f"job {result.job}: it is {result.final}, and nothing was sent")
+    after_tick(job_file, log, ticked=not by_hand)
     return 0 if stopped() and not by_hand else first_code(codes)
 
 
