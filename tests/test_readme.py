@@ -23,7 +23,7 @@ import pytest
 
 import scheduler
 from scheduler import cli, jobfile, records
-from scheduler.cli import output
+from scheduler.cli import diagnose, output
 from scheduler.job import JobFile
 from scheduler.shapes import FileEntry, JobEntry, ProviderEntry
 from tests.support import PROGRAM, ROOT, Project
@@ -440,7 +440,7 @@ def test_the_readme_names_every_key_of_the_file() -> None:
 def test_the_exit_codes_are_those_of_the_program_in_their_order() -> None:
     codes = [int(code) for code, _ in table("code")]
     assert [code for code in codes if code in output.ORDER] == list(output.ORDER)
-    assert set(codes) - set(output.ORDER) == {cli.USAGE}
+    assert set(codes) - set(output.ORDER) == {cli.USAGE, diagnose.FINDINGS}
     assert len(codes) == len(set(codes))
 
 
