@@ -32,7 +32,7 @@ def _is_text(value: object) -> bool:
 
 _COUNT, _SECONDS = _whole(0, MOST), _whole(0, LAST_SECOND)
 
-# `status` and `size` are taken out of a document's body.
+# `status`, `size`, `task` and `attempts` are taken out of a document's body.
 _HOLDS: Final[Mapping[str, Holds]] = {
     **dict.fromkeys(("checkpoint", "digest", "schedule", "start", "boot", "provider", "model"), _is_text),
     **dict.fromkeys(("subject", "channel", "matter", "fault", "config", "version", "answer_sha256", "name"), _is_text),
@@ -44,6 +44,9 @@ _HOLDS: Final[Mapping[str, Holds]] = {
     "attempt": _whole(1, MAX_STEPS),
     "body": lambda value: isinstance(value, bytes),
     "outcome": _or_null(_one_of(OUTCOMES)),
+    "task": _is_text,
+    "attempts": _whole(0, MAX_STEPS),
+    "live": _whole(0, 1),
     "status": _one_of(frozenset(get_args(Status))),
 }
 

@@ -20,6 +20,7 @@ from scheduler.due import plan_job
 from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, Later, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
+from scheduler.metrics import MetricsFile
 from scheduler.owed import DISABLED, HASTE, Result, Tell, open_folder, select
 from scheduler.owner import this_process
 from scheduler.report import problem_line
@@ -55,6 +56,7 @@ class Daemon:
         self._file = job_file
         self._folders = _by_folder(job_file)
         self._clock = Clock(self._fire, log, job_file.max_parallel)
+        self._metrics = MetricsFile(log)
 
     def run(self) -> list[Result]:
         """Run until a signal, or with `until_done` until every job is final or blocked; return the last results.
@@ -73,6 +75,7 @@ class Daemon:
         finally:
             notify("STOPPING=1", self._environ)
             self._finish()
+            self._metrics.look(self._file)
             self._release()
         return list(self._results.values())
 
@@ -111,6 +114,7 @@ class Daemon:
             self._note(result)
             return result.ran
         finally:
+            self._metrics.touch()
             with self._idle:
                 self._running.discard(name)
                 self._idle.notify_all()
@@ -146,6 +150,7 @@ class Daemon:
                 self._resync(self._file.jobs.values())
             self._resync(self._file.jobs[name] for name in self._clock.ended() if name in self._file.jobs)
             self._look_at_ledgers()
+            self._metrics.look(self._file)
             if self._until_done and self._is_done():
                 return
 

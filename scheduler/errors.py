@@ -12,7 +12,7 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     ├── Blocked             nothing was counted, and a person must act:
     │                       EntryRefused, JobDisabled, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged,
     │                       StateStale, LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused,
-    │                       ProviderNotReady, ProviderRefusing, RequestRefused, SourceRefused
+    │                       ProviderNotReady, ProviderRefusing, RequestRefused, SourceRefused, ExtraMissing
     ├── ProgramFault        a fault of this program itself
     ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
     └── AskFailed           the attempt was spent, and no usable reply came
@@ -243,6 +243,16 @@ class SourceRefused(Blocked):
 
     path: object
     reason: str
+
+
+class ExtraMissing(Blocked):
+    """{key}: the package {package} is not installed. With pipx: pipx inject resumed {package}; else install
+    resumed[{extra}] with pip.
+    """
+
+    key: str
+    package: str
+    extra: str
 
 
 class DaemonRunning(Later):

@@ -19,6 +19,9 @@ from scheduler.text import storable
 # A process that read its clock before another one, and the ledger after it, finds rows of a moment ago in the future.
 CLOCK_SLACK = 60
 
+# Names of `tally`: how often something happened, and when `tick` last ended (UTC seconds).
+MISSED, RELOAD_FAILURES, LAST_TICK = "missed", "reload_failures", "last_tick"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
@@ -112,6 +115,17 @@ def release_daemon(tx: Connection, config: str, owner: Owner) -> None:
     """Take this process's entry away."""
     mine = (storable(config), owner.pid, owner.start)
     tx.execute("DELETE FROM daemon WHERE config = ? AND pid = ? AND start = ?", mine)
+
+
+def count_up(tx: Connection, name: str, times: int = 1) -> None:
+    """Count something that happened, for metrics."""
+    query = "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET count = count + excluded.count"
+    tx.execute(query, (name, times))
+
+
+def set_tally(tx: Connection, name: str, value: int) -> None:
+    """Store a number in place of the one before."""
+    tx.execute("REPLACE INTO tally VALUES (?, ?)", (name, value))
 
 
 def read_facts(tx: Connection, key: str) -> Facts:

@@ -24,13 +24,17 @@ from scheduler.transcript import Archived, archive_text, show_text
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this group."""
-    command = add_command(commands, "check", check, "check jobs.yaml, and print what lies ahead of each job")
+    command = add_command(
+        commands, "check", check, "check jobs.yaml, and print what lies ahead of each job", "resumed check --days 7"
+    )
     command.add_argument("--days", type=_days, metavar="N", help="list the points of the next N days")
 
-    command = add_command(commands, "status", status, "print the state of every job")
+    command = add_command(commands, "status", status, "print the state of every job", "resumed status --json")
     command.add_argument("--json", action="store_true", help="as JSON")
 
-    command = add_command(commands, "show", show, "print what a job's checkpoint holds")
+    command = add_command(
+        commands, "show", show, "print what a job's checkpoint holds", "resumed show shipping-question --answer"
+    )
     add_job(command)
     form = command.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the whole document")
