@@ -193,13 +193,14 @@ def daemon(line: str, place: Place) -> None:
         errors: dict[str, Any] = {"stderr": subprocess.PIPE, "encoding": "utf-8"}
         with subprocess.Popen(shlex.split(line), cwd=place.built.folder, env=environ, **errors) as process:
             try:
-                told = [manager.recv(4096).decode()]
+                told = [manager.recv(4096).decode().split("\n")[0]]
                 process.send_signal(signal.SIGTERM)
-                told.append(manager.recv(4096).decode())
+                while told[-1] != "STOPPING=1":
+                    told.append(manager.recv(4096).decode().split("\n")[0])
                 _, said = process.communicate(timeout=60)
             finally:
                 process.kill()
-    assert (told, process.returncode) == (["READY=1", "STOPPING=1"], 0), said
+    assert (told[0], told[-1], process.returncode) == ("READY=1", "STOPPING=1", 0), said
 
 
 def resumed(said: str) -> Callable[[str, Place], None]:
