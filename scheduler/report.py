@@ -158,15 +158,18 @@ def daemon_lines(row: DaemonRow) -> list[str]:
 
 
 def survey_table(survey: Survey) -> str:
-    """Return the status table: the daemon and rests first, then a line a job."""
-    lines = [] if survey.problem else [f"{printable(survey.config)}  ({live_words(survey.live)})"]
-    lines += daemon_lines(survey.daemon) if survey.daemon else []
-    if survey.problem:
-        return "\n".join([printable(survey.problem), *lines])
+    """Return what status prints: what is said of the whole, then a line a job."""
+    return "\n".join(survey_parts(survey)).rstrip("\n")
+
+
+def survey_parts(survey: Survey) -> tuple[str, str]:
+    """Return the sentences on the whole (the daemon and rests first), and the table of the jobs."""
+    first = survey.problem or f"{survey.config}  ({live_words(survey.live)})"
+    lines = [printable(first), *(daemon_lines(survey.daemon) if survey.daemon else [])]
     lines += [_rest_line(rest) for rest in survey.rests]
     header = ("JOB", "STATE", "ATTEMPTS", "LAST OUTCOME", "NEXT POINT", "REASON OR ANSWER")
-    lines.append(table([header, *(_cells(row) for row in survey.jobs)]))
-    return "\n".join(lines)
+    rows = "" if survey.problem else table([header, *(_cells(row) for row in survey.jobs)])
+    return "\n".join(lines), rows
 
 
 def _rest_line(rest: RestRow) -> str:

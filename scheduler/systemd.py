@@ -18,7 +18,7 @@ def notify(message: str, environ: Mapping[str, str]) -> None:
     if not address.startswith(("/", "@")):
         return
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-        channel.setblocking(False)  # a manager that does not read holds nothing up
+        channel.settimeout(1)  # a manager that does not read holds nothing up for long
         channel.sendto(message.encode("utf-8", "replace"), address.replace("@", "\0", 1))
 
 

@@ -20,7 +20,7 @@ from scheduler.jobfile import read_job_file
 from scheduler.ledger import ledger_rows, read_archives
 from scheduler.outlook import check_header, outlook_text
 from scheduler.reader import peek
-from scheduler.report import daemon_lines, survey_json, survey_table, watch_line
+from scheduler.report import daemon_lines, survey_json, survey_parts, survey_table, watch_line
 from scheduler.state import State, is_final, same_task, utc
 from scheduler.survey import survey, unreadable
 from scheduler.text import json_text, printable
@@ -77,7 +77,7 @@ def status(options: argparse.Namespace) -> int:
     """Print the daemon, what rests, and the state of every job; of a file that cannot be read, what can be told."""
     if options.watch:
         path = find_config(options, os.environ)
-        return redraw(lambda: f"{watch_line(utc(time.time()), options.watch)}\n{_table(path)}", options.watch)
+        return redraw(lambda: _drawn(path, options.watch), options.watch)
     try:
         found = survey(load(options, quiet=True), os.environ)
     except ResumedError as error:
@@ -91,11 +91,13 @@ def status(options: argparse.Namespace) -> int:
     return 0
 
 
-def _table(path: Path) -> str:
+def _drawn(path: Path, seconds: float) -> tuple[str, str]:
     try:
-        return survey_table(survey(read_job_file(path), os.environ))
-    except ResumedError as error:
-        return survey_table(unreadable(path, error))
+        found = survey(read_job_file(path), os.environ)
+    except ResumedError as error:  # the next edit may mend it
+        found = unreadable(path, error)
+    sentences, rows = survey_parts(found)
+    return f"{watch_line(utc(time.time()), seconds)}\n{sentences}", rows
 
 
 def show(options: argparse.Namespace) -> int:
