@@ -25,6 +25,11 @@ LEAN = ROOT / "tests" / "lean"
 Reply = Mapping[str, Any] | tuple[int, Mapping[str, Any]] | tuple[int, Mapping[str, Any], Mapping[str, str]]
 
 
+def state_home(folder: Path) -> dict[str, str]:
+    """Where the program is to remember things: never in the home of whoever runs the tests."""
+    return {"XDG_STATE_HOME": os.environ.get("XDG_STATE_HOME", str(folder / "state"))}
+
+
 def answer(text: str, **choice: Any) -> dict[str, Any]:
     """A chat completion with this text."""
     message = {"role": "assistant", "content": text}
@@ -228,7 +233,7 @@ class Project:
 
     def environ(self, **extra: str) -> dict[str, str]:
         path = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{LEAN}{os.pathsep}{ROOT}"}
-        return {**path, "LOCAL_KEY": "sk-canary-0123456789", **extra}
+        return {**path, **state_home(self.folder.parent), "LOCAL_KEY": "sk-canary-0123456789", **extra}
 
     def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
         """Start the program and return at once."""
