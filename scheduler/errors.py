@@ -5,7 +5,8 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     ResumedError
     ├── UsageRefused        the command line
     ├── JobFileUnreadable   jobs.yaml as a whole
-    ├── AccessRefused       the system or its modes say no: PermissionRefused, WrongUser, WritableByOthers
+    ├── AccessRefused       the system or its modes say no: PermissionRefused, WrongUser, WritableByOthers,
+    │                       NoStateFolder
     ├── StorageRefused      the disk says no: DiskFull, ReadOnlyStorage, StorageFailed
     ├── Later               nothing was counted, and it will be due again by itself:
     │                       CheckpointBusy, LedgerBusy, ProviderResting, BudgetSpent, PointTaken, DaemonRunning
@@ -66,6 +67,12 @@ class WritableByOthers(AccessRefused):
     path: object
     detail: str
     chmod: str
+
+
+class NoStateFolder(AccessRefused):
+    """user {user} has no home folder to remember anything in; name a folder with $XDG_STATE_HOME"""
+
+    user: str
 
 
 class StorageRefused(ResumedError):
