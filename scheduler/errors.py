@@ -22,7 +22,11 @@ A class's docstring is its sentence for people: the first paragraph, filled from
 from __future__ import annotations
 
 from scheduler.job import Problem
+from scheduler.refusal import AccessRefused as AccessRefused
+from scheduler.refusal import Blocked as Blocked
+from scheduler.refusal import Later as Later
 from scheduler.refusal import ResumedError as ResumedError
+from scheduler.refusal import StorageRefused as StorageRefused
 
 
 class UsageRefused(ResumedError):
@@ -38,10 +42,6 @@ class JobFileUnreadable(ResumedError):
     message: str
     problems: tuple[Problem, ...] = ()
     digest: str = ""
-
-
-class AccessRefused(ResumedError):
-    """The operating system says no."""
 
 
 class PermissionRefused(AccessRefused):
@@ -75,12 +75,6 @@ class NoStateFolder(AccessRefused):
     user: str
 
 
-class StorageRefused(ResumedError):
-    """The disk says no."""
-
-    path: object
-
-
 class DiskFull(StorageRefused):
     """{path}: no space left on the disk for {purpose}; free some space, then it goes on by itself."""
 
@@ -95,10 +89,6 @@ class StorageFailed(StorageRefused):
     """{path}: the disk failed ({reason})."""
 
     reason: str
-
-
-class Later(ResumedError):
-    """Not now; nothing was counted, and it will be due again by itself."""
 
 
 class CheckpointBusy(Later):
@@ -132,10 +122,6 @@ class PointTaken(Later):
     """the point {point} already has its slice."""
 
     point: str
-
-
-class Blocked(ResumedError):
-    """Not until a person acts; nothing was counted."""
 
 
 class EntryRefused(Blocked):
