@@ -108,6 +108,8 @@ def _refusal(
             check_can_write(plan.path.parent)
         if damage:
             return damage, ""
+        if not plan.job.enabled:
+            return None, ""
         if state is not None and (is_final(state) or state["attempts"] >= plan.job.max_attempts):
             return None, ""
         check_can_write(plan.path.parent)

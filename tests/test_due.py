@@ -294,6 +294,8 @@ def test_what_no_request_can_follow_is_held_against_nothing(tmp_path: Path) -> N
         held.look()
         held.admit(new_state("t", "m"), claim, Sent(tokens=1, model="m", window=None, cut=[]), 1, NINE)
         assert forecast(plan_job(one, live=False), job_file(one), {}, None)[1] is None
+    rests = job(checkpoint=tmp_path / "rests.json", read=gone, enabled=False)
+    assert forecast(plan_job(rests, live=False), job_file(rests), {}, None)[1] is None
     ready = job(checkpoint=tmp_path / "other.json", read=gone)
     assert isinstance(forecast(plan_job(ready, live=False), job_file(ready), {}, None)[1], SourceRefused)
 
