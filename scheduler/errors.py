@@ -45,7 +45,7 @@ class JobFileUnreadable(ResumedError):
 
 
 class PermissionRefused(AccessRefused):
-    """{path}: permission denied for user {user} ({reason})."""
+    """{path}: permission denied for user {user} ({reason}); give that user access to it, or run it as its owner."""
 
     path: object
     user: str
@@ -82,11 +82,11 @@ class DiskFull(StorageRefused):
 
 
 class ReadOnlyStorage(StorageRefused):
-    """{path}: the file system is read-only."""
+    """{path}: the file system is read-only; make it writable again, then it goes on by itself."""
 
 
 class StorageFailed(StorageRefused):
-    """{path}: the disk failed ({reason})."""
+    """{path}: the disk failed ({reason}); once that is mended, look whether all is well: resumed doctor"""
 
     reason: str
 
@@ -113,7 +113,7 @@ class ProviderResting(Later):
 
 
 class BudgetSpent(Later):
-    """the budget of {budget} requests a day is spent; the next day starts at 00:00 UTC."""
+    """the budget of {budget} requests a day is spent; the next day starts at 00:00 UTC, or raise it in jobs.yaml."""
 
     budget: int
 
@@ -197,7 +197,7 @@ class LedgerForeign(Blocked):
 
 
 class NotAFile(Blocked):
-    """{path} is {kind}, not {wanted}; it is left as it is."""
+    """{path} is {kind}, not {wanted}; it is left as it is, and in the way until you move it."""
 
     path: object
     kind: str
@@ -249,7 +249,7 @@ class ExtraMissing(Blocked):
 
 
 class DaemonRunning(Later):
-    """a daemon already runs {config}: process {pid}, since {since}."""
+    """a daemon already runs {config}: process {pid}, since {since}; it takes over edits, and ends by kill {pid}"""
 
     config: str
     pid: int
@@ -265,7 +265,7 @@ class ProgramFault(ResumedError):
 
 class ReplyOrphaned(ResumedError):
     """{path}: another process changed the checkpoint while attempt {attempt} waited for its reply; the reply is kept
-    among the ledger's orphans, and the attempt stays counted.
+    among the ledger's orphans (resumed doctor says where), and the attempt stays counted.
     """
 
     path: object

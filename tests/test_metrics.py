@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -23,7 +24,7 @@ from scheduler.ledger import NAME, ledger_of
 from scheduler.metrics import MetricsFile, count, write
 from scheduler.roster import MISSED, RELOAD_FAILURES, count_up
 from scheduler.state import OUTCOMES
-from tests.support import ChatServer, Project, answer, tool_calls, wait_until
+from tests.support import ROOT, ChatServer, Project, answer, tool_calls, wait_until
 from tests.test_bad_input import KEY, ran
 
 DEMO = {"task": "Greet", "provider": "demo"}
@@ -266,3 +267,18 @@ def test_ten_thousand_jobs_are_counted_within_seconds(project: Project) -> None:
     write(job_file)
     assert time.process_time() - begun < 5
     assert numbers(project)["resumed_jobs state=done"] == number
+
+
+def test_the_readme_lists_each_metric(project: Project) -> None:
+    project.write_jobs(
+        {"greet": {**DEMO, "checkpoint": "checkpoints/greet.json"}}, metrics={"textfile": "resumed.prom"}
+    )
+    ran("--config", project.config, "tick")
+    with ledger_of(project.folder / "checkpoints").writing() as tx:
+        tx.execute("INSERT INTO pulse VALUES (?, '1', 'd', 5, 9, '')", (str(project.config),))
+    write(read_job_file(project.config))
+    found = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in text_string_to_metric_families(textfile(project).read_text())
+    }
+    assert set(re.findall(r"`(resumed_\w+)`", (ROOT / "README.md").read_text("utf-8"))) == found

@@ -213,6 +213,16 @@ def resumed(said: str) -> Callable[[str, Place], None]:
     return way
 
 
+def doctor(said: str) -> Callable[[str, Place], None]:
+    """A way that has the folder of the checkpoints as `make run` leaves it."""
+
+    def way(line: str, place: Place) -> None:
+        (place.folder / "checkpoints").chmod(0o700)
+        resumed(said)(line, place)
+
+    return way
+
+
 WAYS: list[tuple[str, Callable[[str, Place], None]]] = [
     (r"make run", make_run),
     (r"pipx install \.", pipx_install),
@@ -221,6 +231,8 @@ WAYS: list[tuple[str, Callable[[str, Place], None]]] = [
         r"resumed init ~/jobs",
         resumed(r"(?s)\Amade /\S+.*\* \* \* \* \*  /\S+/resumed --config \S+ tick\n.*\[Service\]"),
     ),
+    (r"resumed doctor", doctor(r"(?m)^\d+ checks: nothing is wrong$")),
+    (r"resumed doctor --verbose --online", doctor(r"(?ms)^ok     locks: .*^note   online: live is false")),
     (r"resumed daemon", daemon),
     (r"resumed check", resumed(r"shipping-question: every 2 seconds \(UTC\); 4 of 4 requests left")),
     (r"resumed check --days 7", resumed(r"(?s)4 of 4 requests left.*\n    next \d{4}-\d\d-\d\d .*and more")),

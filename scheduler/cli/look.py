@@ -112,7 +112,7 @@ def show(options: argparse.Namespace) -> int:
     plan = plan_of(job_file, options.job)
     found = peek(plan.path)
     if found.state is None:
-        log("info", f"job {plan.job.id}: it has not begun; {plan.path} does not exist yet")
+        log("info", f"job {plan.job.id}: it has not begun; {plan.path} does not exist yet; resumed run {plan.job.id}")
         return LATER if options.answer or options.task or options.json else 0
     if options.json:
         print(json_text(found.state))
