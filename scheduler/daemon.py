@@ -39,7 +39,7 @@ class Daemon:
     ) -> None:
         self._watched = WatchedFile(path, job_file)
         self._environ = environ
-        self._presence = Presence(job_file, environ)
+        self._presence = Presence(path, job_file, environ)
         self._manager = self._presence.manager
         self._tell = tell
         self._log = log

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scheduler.errors import DaemonRunning, ResumedError
+from scheduler.home import state_folder
 from scheduler.job import JobFile
 from scheduler.ledger import ledger_of
 from scheduler.owed import HASTE, open_folder
@@ -25,12 +26,16 @@ BEAT = 30.0
 class Presence:
     """One daemon: its claims on ledgers, its pulse, its word to the service manager."""
 
-    def __init__(self, job_file: JobFile, environ: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, job_file: JobFile, environ: Mapping[str, str]) -> None:
         self.manager = Manager(environ)
         self._owner = this_process()
         self._since = int(time.time())
+        self._given = str(path.absolute())  # a link may come to lead to a file that cannot be read
         self._config = str(job_file.path)
         self._folders: set[Path] = set()
+        self._home: set[Path] = set()
+        with contextlib.suppress(ResumedError):  # a user without one can do without: it is for a file that broke
+            self._home = {state_folder(environ)}
         self._beat_at = float("-inf")
         self._pulse = Pulse(
             version=program_version(),
@@ -45,11 +50,12 @@ class Presence:
     def claim(self, job_file: JobFile, folders: Collection[Path], wait: float | None = None) -> list[ResumedError]:
         """Enter this process into the ledger of each folder, a locked one within `wait` seconds, and leave all others.
 
+        The user's own folder is one of them always, so that status finds the daemon of a file that cannot be read.
         Returns what is wrong with the ledgers that could not be entered. Raises DaemonRunning.
         """
-        config = str(job_file.path)
-        self._leave(self._folders if config != self._config else self._folders - {*folders})
-        self._config, self._folders = config, {*folders}
+        config, folders = str(job_file.path), {*folders, *self._home}
+        self._leave(self._folders if config != self._config else self._folders - folders)
+        self._config, self._folders = config, folders
         if job_file.digest != self._pulse.digest:
             self._pulse = replace(self._pulse, digest=job_file.digest, loaded_at=int(time.time()))
         self._pulse = replace(self._pulse, tried=job_file.digest, fault="")
@@ -73,8 +79,9 @@ class Presence:
         for folder in sorted(self._folders):
             try:
                 with open_folder(folder).writing(wait) as tx:
-                    claim_daemon(tx, self._config, self._owner, self._since)
-                    write_pulse(tx, self._config, self._pulse)
+                    for name in {self._config, self._given}:
+                        claim_daemon(tx, name, self._owner, self._since)
+                        write_pulse(tx, name, self._pulse)
             except DaemonRunning:
                 self.leave()
                 raise
@@ -85,4 +92,5 @@ class Presence:
     def _leave(self, folders: Collection[Path]) -> None:
         for folder in folders:
             with contextlib.suppress(ResumedError), ledger_of(folder).writing() as tx:
-                release_daemon(tx, self._config, self._owner)
+                for name in {self._config, self._given}:
+                    release_daemon(tx, name, self._owner)

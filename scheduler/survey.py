@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from scheduler.attempt import accept, next_request
 from scheduler.doubts import plain_doubts
 from scheduler.due import Plan, known_model, next_due, order_of, plan_job, private_paths
 from scheduler.errors import ResumedError
+from scheduler.home import state_path
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
 from scheduler.owed import as_refusal
@@ -38,29 +40,39 @@ def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
         for name in sorted({*plans, *job_file.refused})
     ]
     rests = [rest for folder in sorted({plan.path.parent for plan in plans.values()}) for rest in _rests(folder, now)]
-    daemon = _beside(_daemon_row(str(job_file.path), daemon_folders(job_file), now), job_file)
-    return Survey(config=str(job_file.path), live=job_file.live, daemon=daemon, jobs=rows, rests=rests)
+    daemon = _daemon_row({str(job_file.path)}, _daemon_folders(job_file.jobs.values(), environ), now)
+    return Survey(
+        config=str(job_file.path), live=job_file.live, daemon=_beside(daemon, job_file), jobs=rows, rests=rests
+    )
 
 
-def unreadable(path: Path, error: ResumedError) -> Survey:
+def unreadable(path: Path, error: ResumedError, environ: Mapping[str, str]) -> Survey:
     """Return what can be told where jobs.yaml cannot be read."""
-    real = os.path.realpath(path)
-    daemon = _daemon_row(real, daemon_folders(None), time.time())
+    daemon = _daemon_row(_names(path), _daemon_folders((), environ), time.time())
     if daemon and daemon.alive:
         edit = edit_words(fault_words(error))
         daemon = replace(daemon, on_disk=getattr(error, "digest", None) or None, edit=edit)
-    return Survey(config=real, problem=str(error), daemon=daemon)
+    return Survey(config=str(path), problem=str(error), daemon=daemon)
 
 
-def daemon_folders(job_file: JobFile | None) -> set[Path]:
-    """Return the folders whose ledgers may have the entry of a file's daemon; None where it cannot be read."""
-    jobs = job_file.jobs.values() if job_file else ()
-    return {plan_job(job, live).path.parent for job in jobs for live in (False, True)}
+def _names(path: Path) -> set[str]:
+    """Return the names under which the daemon of a file may be entered."""
+    with contextlib.suppress(OSError):  # the current folder is gone
+        return {os.path.realpath(path), str(path.absolute())}
+    return {str(path)}
 
 
-def _daemon_row(config: str, folders: Iterable[Path], now: float) -> DaemonRow | None:
+def _daemon_folders(jobs: Iterable[Job], environ: Mapping[str, str]) -> set[Path]:
+    """Return the folders whose ledgers may have the entry of a daemon of these jobs."""
+    folders = {plan_job(job, live).path.parent for job in jobs for live in (False, True)}
+    with contextlib.suppress(ResumedError):
+        folders.add(state_path(environ))
+    return folders
+
+
+def _daemon_row(names: Iterable[str], folders: Iterable[Path], now: float) -> DaemonRow | None:
     """Return what is known of the daemon of a file; None where none runs and the last one ended as it should."""
-    found = [entry for folder in sorted(folders) for entry in _entered(folder, config)]
+    found = [entry for name in names for folder in sorted(folders) for entry in _entered(folder, name)]
     if not found:
         return None
     alive, entry = max(((is_alive(entry.owner), entry) for entry in found), key=_freshness)

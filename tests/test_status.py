@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import pty
@@ -13,8 +14,9 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +51,7 @@ ROW = DaemonRow(
 
 def told(project: Project) -> DaemonRow | None:
     """What status tells of the daemon now."""
-    return survey(read_job_file(project.config), {}).daemon
+    return survey(read_job_file(project.config), os.environ).daemon
 
 
 # ---- the lines
@@ -118,23 +120,62 @@ def test_status_follows_a_daemon_through_its_life(project: Project) -> None:
         assert told(project) is None
 
 
-def test_a_file_that_the_daemon_refuses_is_told_with_its_line_until_it_is_mended(
-    project: Project, chat: ChatServer
+def by_a_link_to_another(path: Path, text: str) -> None:
+    """Let a link take the file's place that leads to a file elsewhere."""
+    elsewhere = path.parent / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    (elsewhere / "jobs.yaml").write_text(text, "utf-8")
+    fresh = path.with_name("fresh.yaml")
+    fresh.symlink_to(elsewhere / "jobs.yaml")
+    fresh.rename(path)
+
+
+def by_removal(path: Path, _: str) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("save", "problem"),
+    [
+        (by_rename, "3: a bracket is not closed"),
+        (by_a_link_to_another, "3: a bracket is not closed"),
+        (by_removal, "it cannot be opened"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_beside_the_daemon_that_goes_on(
+    project: Project, chat: ChatServer, save: Callable[[Path, str], None], problem: str
 ) -> None:
     project.live(chat.url)
     good = project.config.read_text("utf-8")
+    with service(project) as daemon:
+        save(project.config, "jobs:\n  a: {\n")
+        found = project.run("status", code=78)
+        assert f"DAEMON: process {daemon.process.pid}" in found.stdout
+        assert re.search(f"^DAEMON: jobs.yaml .* is edited, not loaded: .*{problem}", found.stdout, re.MULTILINE)
+        daemon.wait_line("last good")
+        project.config.unlink(missing_ok=True)
+        by_rename(project.config, good)
+        wait_until(lambda: pulse(project).fault == "", 10, "no fault any more")
+        daemon.stop()
+    assert told(project) is None
 
-    def fault() -> str:
-        with ledger_of(project.path().parent).reading() as tx:
-            entry = read_daemon(tx, str(project.config))
-        return entry.pulse.fault if entry and entry.pulse else "nobody"
 
+def test_what_the_daemon_finds_wrong_is_in_its_pulse(project: Project, chat: ChatServer) -> None:
+    project.live(chat.url)
     with service(project) as daemon:
         by_rename(project.config, "jobs:\n  a: {\n")
-        wait_until(lambda: fault().startswith("3: "), 10, "the fault in the pulse")
-        by_rename(project.config, good)
-        wait_until(lambda: fault() == "", 10, "no fault any more")
+        wait_until(lambda: pulse(project).fault.startswith("3: "), 10, "the fault in the pulse")
+        assert pulse(project).tried == hashlib.sha256(b"jobs:\n  a: {\n").hexdigest()
         daemon.stop()
+
+
+def pulse(project: Project) -> Pulse:
+    """The pulse of the daemon."""
+    with ledger_of(project.path().parent).reading() as tx:
+        entry = read_daemon(tx, str(project.config))
+    assert entry is not None
+    assert entry.pulse is not None
+    return entry.pulse
 
 
 def test_a_killed_daemon_is_told_as_gone_and_the_next_one_takes_its_place(project: Project, chat: ChatServer) -> None:
@@ -201,7 +242,7 @@ def test_the_fault_of_the_version_on_disk_is_told(project: Project) -> None:
 def test_a_heartbeat_comes_when_its_time_is_over_or_something_changed_and_not_else(project: Project) -> None:
     project.live("http://127.0.0.1:9/v1")
     job_file = read_job_file(project.config)
-    presence = Presence(job_file, {})
+    presence = Presence(project.config, job_file, os.environ)
     folder = project.path().parent
     assert presence.claim(job_file, [folder]) == []
 
@@ -216,18 +257,10 @@ def test_a_heartbeat_comes_when_its_time_is_over_or_something_changed_and_not_el
     with ledger_of(folder).writing() as tx:
         tx.execute("UPDATE pulse SET at = 1")
     presence.beat(job_file.digest, "")
-    with ledger_of(folder).reading() as tx:
-        beaten = read_daemon(tx, str(job_file.path))
-    assert beaten is not None
-    assert beaten.pulse is not None
-    assert beaten.pulse.at > 1
+    assert pulse(project).at > 1
     assert written() == 0
     presence.beat("d" * 64, "9: x")
-    with ledger_of(folder).reading() as tx:
-        entry = read_daemon(tx, str(job_file.path))
-    assert entry is not None
-    assert entry.pulse is not None
-    assert (entry.pulse.tried, entry.pulse.fault) == ("d" * 64, "9: x")
+    assert (pulse(project).tried, pulse(project).fault) == ("d" * 64, "9: x")
     presence.leave()
     with ledger_of(folder).reading() as tx:
         assert read_daemon(tx, str(job_file.path)) is None
@@ -350,6 +383,16 @@ def test_a_frame_has_its_sentences_in_full_and_its_rows_cut(
 
 
 # ---- a file that cannot be read
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_status_in_a_folder_that_is_gone_is_78(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: list[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert ran("--config", "jobs.yaml", "status", *form).code == 78
 
 
 def test_a_file_that_cannot_be_read_is_78_and_the_problem_is_told(project: Project) -> None:

@@ -170,7 +170,7 @@ def test_a_daemon_whose_clock_died_ends_with_a_fault_and_is_told_to_nobody_as_ru
     job_file = read_job_file(project.config)
     said: list[Any] = []
     with manager(str(tmp_path / "notify")) as told:
-        environ = {"NOTIFY_SOCKET": told.address, "LOCAL_KEY": "x", "WATCHDOG_USEC": "2000000"}
+        environ = {**os.environ, "NOTIFY_SOCKET": told.address, "LOCAL_KEY": "x", "WATCHDOG_USEC": "2000000"}
         daemon = Daemon(project.config, job_file, environ, print, lambda *line: said.append(line), until_done=False)
         clock = daemon._clock._scheduler
         clock.add_job(print, Deadly(), next_run_time=datetime.now().astimezone())

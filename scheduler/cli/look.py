@@ -87,7 +87,7 @@ def status(options: argparse.Namespace) -> int:
     try:
         found = survey(load(options, quiet=True), os.environ)
     except ResumedError as error:
-        found = unreadable(find_config(options, os.environ), error)
+        found = unreadable(find_config(options, os.environ), error, os.environ)
         if options.json:
             print(survey_json(found))
         elif found.daemon:
@@ -101,7 +101,7 @@ def _drawn(path: Path, seconds: float) -> tuple[str, str]:
     try:
         found = survey(read_job_file(path), os.environ)
     except ResumedError as error:  # the next edit may mend it
-        found = unreadable(path, error)
+        found = unreadable(path, error, os.environ)
     sentences, rows = survey_parts(found)
     return f"{watch_line(utc(time.time()), seconds)}\n{sentences}", rows
 
