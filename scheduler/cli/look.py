@@ -88,10 +88,8 @@ def status(options: argparse.Namespace) -> int:
         found = survey(load(options, quiet=True), os.environ)
     except ResumedError as error:
         found = unreadable(find_config(options, os.environ), error, os.environ)
-        if options.json:
-            print(survey_json(found))
-        elif found.daemon:
-            print("\n".join(daemon_lines(found.daemon)))
+        if found.daemon:
+            print(survey_json(found) if options.json else "\n".join(daemon_lines(found.daemon)))
         raise
     print(survey_json(found) if options.json else survey_table(found))
     return 0
