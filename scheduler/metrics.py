@@ -21,7 +21,7 @@ from scheduler.errors import ExtraMissing, ResumedError
 from scheduler.files import translated
 from scheduler.inventory import is_spent, openings_in, plans_of, read_flights, read_holdings
 from scheduler.job import JobFile
-from scheduler.ledger import ledger_of, ledger_rows
+from scheduler.ledger import NAME, ledger_of, ledger_rows
 from scheduler.owed import as_refusal
 from scheduler.owner import is_alive
 from scheduler.roster import LAST_TICK, set_tally
@@ -98,8 +98,9 @@ def after_tick(job_file: JobFile, log: Log, *, ticked: bool) -> None:
         return
     try:
         folders = sorted({plan.path.parent for plan in plans_of(job_file)})
-        if ticked and folders:
-            with ledger_of(folders[0]).writing() as tx:
+        noting = [folder for folder in folders if (folder / NAME).exists()][:1]
+        for folder in noting if ticked else ():
+            with ledger_of(folder).writing() as tx:
                 set_tally(tx, LAST_TICK, int(time.time()))
         write(job_file)
     except Exception as error:
@@ -160,8 +161,7 @@ def _of_folder(folder: Path, plans: dict[str, Plan], job_file: JobFile) -> Numbe
     for key, plan in plans.items():
         status, attempts = (held[key].status, held[key].attempts) if key in held else ("ready", 0)
         found.states[_state(plan, status, attempts, running=key in flying)] += 1
-    own = [job for job in job_file.series.values() if job.checkpoint.parent in (folder, folder.parent)]
-    for key in openings_in(held.keys() - plans.keys(), own):
+    for key in openings_in(folder, held.keys() - plans.keys(), job_file):
         found.states["running" if key in flying else held[key].status] += 1
     found.in_flight = len(flying)
     return found

@@ -77,10 +77,10 @@ def test_tick_writes_what_happened(project: Project, chat: ChatServer) -> None:
         for _ in range(3):
             ran("--config", project.config, "run", "nightly")
             ran("--config", project.config, "unblock", "local")
+        assert "resumed_last_tick_timestamp_seconds" not in numbers(project)
+        ran("--config", project.config, "tick", "greet")
     finally:
         os.umask(old)
-    assert "resumed_last_tick_timestamp_seconds" not in numbers(project)
-    ran("--config", project.config, "tick", "greet")
     found = numbers(project)
     assert found["resumed_attempts_total live=true outcome=http_error"] == 1
     assert found["resumed_attempts_total live=true outcome=tool_calls"] == 1
@@ -234,6 +234,28 @@ def test_without_metrics_nothing_is_written_and_prometheus_not_loaded(project: P
     command = [sys.executable, "-c", code, "--config", str(project.config), "tick"]
     assert subprocess.run(command, env=project.environ(), check=False).returncode == 0
     assert {path.name for path in project.folder.iterdir()} == {"jobs.yaml", "checkpoints"}
+
+
+def test_the_numbers_are_written_when_a_slice_ended_or_it_is_long_ago(project: Project) -> None:
+    project.write_jobs(
+        {"greet": {**DEMO, "checkpoint": "checkpoints/greet.json"}}, metrics={"textfile": "resumed.prom"}
+    )
+    job_file = read_job_file(project.config)
+    writer = MetricsFile(lambda level, message: pytest.fail(message))
+    for fresh, written in ((False, True), (False, False), (True, True)):
+        textfile(project).unlink(missing_ok=True)
+        if fresh:
+            writer.touch()
+        writer.look(job_file)
+        assert textfile(project).exists() == written
+
+
+def test_a_tick_of_one_job_makes_no_other_folder(project: Project) -> None:
+    jobs = {name: {**DEMO, "task": name, "checkpoint": f"{name}/x.json"} for name in ("a", "b")}
+    project.write_jobs(jobs, metrics={"textfile": "resumed.prom"})
+    assert ran("--config", project.config, "tick", "b").err == ""
+    assert not (project.folder / "a").exists()
+    assert "resumed_last_tick_timestamp_seconds" in numbers(project)
 
 
 def test_a_daemon_writes_after_a_slice(project: Project) -> None:
