@@ -5,14 +5,15 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     ResumedError
     ├── UsageRefused        the command line
     ├── JobFileUnreadable   jobs.yaml as a whole
-    ├── AccessRefused       the system or its modes say no: PermissionRefused, WrongUser, WritableByOthers
+    ├── AccessRefused       the system or its modes say no: PermissionRefused, WrongUser, WritableByOthers,
+    │                       NoStateFolder
     ├── StorageRefused      the disk says no: DiskFull, ReadOnlyStorage, StorageFailed
     ├── Later               nothing was counted, and it will be due again by itself:
     │                       CheckpointBusy, LedgerBusy, ProviderResting, BudgetSpent, PointTaken, DaemonRunning
     ├── Blocked             nothing was counted, and a person must act:
-    │                       EntryRefused, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged, StateStale,
-    │                       LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused, ProviderNotReady,
-    │                       ProviderRefusing, RequestRefused, SourceRefused, ExtraMissing
+    │                       EntryRefused, JobDisabled, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged,
+    │                       StateStale, LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused,
+    │                       ProviderNotReady, ProviderRefusing, RequestRefused, SourceRefused, ExtraMissing
     ├── ProgramFault        a fault of this program itself
     ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
     └── AskFailed           the attempt was spent, and no usable reply came
@@ -21,7 +22,11 @@ A class's docstring is its sentence for people: the first paragraph, filled from
 from __future__ import annotations
 
 from scheduler.job import Problem
+from scheduler.refusal import AccessRefused as AccessRefused
+from scheduler.refusal import Blocked as Blocked
+from scheduler.refusal import Later as Later
 from scheduler.refusal import ResumedError as ResumedError
+from scheduler.refusal import StorageRefused as StorageRefused
 
 
 class UsageRefused(ResumedError):
@@ -37,10 +42,6 @@ class JobFileUnreadable(ResumedError):
     message: str
     problems: tuple[Problem, ...] = ()
     digest: str = ""
-
-
-class AccessRefused(ResumedError):
-    """The operating system says no."""
 
 
 class PermissionRefused(AccessRefused):
@@ -68,10 +69,10 @@ class WritableByOthers(AccessRefused):
     chmod: str
 
 
-class StorageRefused(ResumedError):
-    """The disk says no."""
+class NoStateFolder(AccessRefused):
+    """user {user} has no home folder to remember anything in; name a folder with $XDG_STATE_HOME"""
 
-    path: object
+    user: str
 
 
 class DiskFull(StorageRefused):
@@ -88,10 +89,6 @@ class StorageFailed(StorageRefused):
     """{path}: the disk failed ({reason}); once that is mended, look whether all is well: resumed doctor"""
 
     reason: str
-
-
-class Later(ResumedError):
-    """Not now; nothing was counted, and it will be due again by itself."""
 
 
 class CheckpointBusy(Later):
@@ -127,14 +124,14 @@ class PointTaken(Later):
     point: str
 
 
-class Blocked(ResumedError):
-    """Not until a person acts; nothing was counted."""
-
-
 class EntryRefused(Blocked):
     """{problem}"""
 
     problem: str
+
+
+class JobDisabled(Blocked):
+    """it is disabled; to run it, take enabled: false out of jobs.yaml"""
 
 
 class CheckpointUnknown(Blocked):

@@ -132,8 +132,10 @@ def test_the_counters_of_the_daemon_are_those_of_the_ledgers(project: Project) -
             count_up(tx, MISSED, 2)
             count_up(tx, MISSED)
             count_up(tx, RELOAD_FAILURES)
-            tx.execute("INSERT INTO pulse VALUES (?, '1', 'd', 5, ?, '')", (str(project.config), 1_000 + len(folder)))
-            tx.execute("INSERT INTO pulse VALUES ('/other/jobs.yaml', '1', 'd', 5, 9000, '')")
+            tx.execute(
+                "INSERT INTO pulse VALUES (?, '1', 'd', 5, 8, 'd', '', ?)", (str(project.config), 1_000 + len(folder))
+            )
+            tx.execute("INSERT INTO pulse VALUES ('/other/jobs.yaml', '1', 'd', 5, 8, 'd', '', 9000)")
             tx.execute("INSERT INTO told VALUES ('one', 'c', 'm', 1, 1, 'refused')")
             delivery = ("one.json", 1, "0" * 64, 1, "f", "ann", 1, 1, "1", "b", "delivered", "", 1)
             tx.execute(f"INSERT INTO delivery VALUES ({', '.join('?' * 13)})", delivery)

@@ -26,7 +26,7 @@ from scheduler import cli, jobfile, records
 from scheduler.cli import diagnose, output
 from scheduler.job import JobFile
 from scheduler.shapes import FileEntry, JobEntry, ProviderEntry
-from tests.support import PROGRAM, ROOT, Project
+from tests.support import PROGRAM, ROOT, Project, state_home
 
 pytestmark = pytest.mark.timeout(300)  # the package index may be slow
 
@@ -85,7 +85,7 @@ def bare(home: Path, *folders: Path) -> dict[str, str]:
     reach = ("PIP_", "SSL_CERT_")
     kept = {name: value for name, value in os.environ.items() if name.startswith(reach) or "_proxy" in name.lower()}
     path = os.pathsep.join([*map(str, folders), str(home / "tools"), os.environ["PATH"]])
-    return kept | {"PATH": path, "HOME": str(home)}
+    return kept | {"PATH": path, "HOME": str(home), **state_home(home)}
 
 
 def sh(line: str, folder: Path, environ: dict[str, str], code: int = 0) -> str:
@@ -193,13 +193,14 @@ def daemon(line: str, place: Place) -> None:
         errors: dict[str, Any] = {"stderr": subprocess.PIPE, "encoding": "utf-8"}
         with subprocess.Popen(shlex.split(line), cwd=place.built.folder, env=environ, **errors) as process:
             try:
-                told = [manager.recv(4096).decode()]
+                told = [manager.recv(4096).decode().split("\n")[0]]
                 process.send_signal(signal.SIGTERM)
-                told.append(manager.recv(4096).decode())
+                while told[-1] != "STOPPING=1":
+                    told.append(manager.recv(4096).decode().split("\n")[0])
                 _, said = process.communicate(timeout=60)
             finally:
                 process.kill()
-    assert (told, process.returncode) == (["READY=1", "STOPPING=1"], 0), said
+    assert (told[0], told[-1], process.returncode) == ("READY=1", "STOPPING=1", 0), said
 
 
 def resumed(said: str) -> Callable[[str, Place], None]:
@@ -360,7 +361,7 @@ def test_the_crontab_line_is_the_one_of_the_sample_and_works(tmp_path: Path) -> 
     program.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.join(PROGRAM)} "$@"\n')
     program.chmod(0o755)
     project.write_jobs({"nightly": {"task": "Greet", "checkpoint": "checkpoints/nightly.json", "provider": "demo"}})
-    assert sh(command, Path("/"), {"HOME": str(tmp_path)}) == ""
+    assert sh(command, Path("/"), {"HOME": str(tmp_path), **state_home(tmp_path)}) == ""
     assert (project.document()["attempts"], project.document()["status"]) == (1, "done")
 
 
