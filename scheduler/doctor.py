@@ -30,8 +30,8 @@ from scheduler.litter import check_modes, check_names
 from scheduler.owner import Owner, is_alive, program_version
 from scheduler.reader import peek
 from scheduler.report import problem_line
-from scheduler.roster import CLOCK_SLACK
-from scheduler.schedulers import DaemonRow, Pulse, check_schedulers
+from scheduler.roster import CLOCK_SLACK, Pulse, read_daemon
+from scheduler.schedulers import DaemonRow, check_schedulers
 from scheduler.state import MAX_STEPS, plain_task, utc
 
 BUILT_AFTER: Final = 1_767_225_600  # 2026-01-01: an earlier clock was never set
@@ -144,7 +144,8 @@ def _read(folder: Folder, tx: Connection, job_file: JobFile) -> None:
     folder.openings = openings_in(folder.path, folder.held, job_file)
     rows = read_rows(tx, "SELECT config, pid, start, boot, since FROM daemon", ())
     folder.daemons = [DaemonRow(config, Owner(*owner), since) for config, *owner, since in rows]
-    folder.pulses = [Pulse(*row) for row in read_rows(tx, "SELECT config, version, digest, at, fault FROM pulse", ())]
+    entry = read_daemon(tx, str(job_file.path))
+    folder.pulses = [entry.pulse] if entry and entry.pulse else []
     ends = "SELECT coalesce(max(coalesce(ended_at, admitted_at)), 0) AS ended_at FROM admission"
     folder.newest = read_rows(tx, ends, ())[0][0]
     folder.sqlite = str(tx.execute("SELECT sqlite_version()").fetchone()[0])

@@ -6,6 +6,7 @@ whose name does not end in .prom.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections import Counter
@@ -22,9 +23,9 @@ from scheduler.files import translated
 from scheduler.inventory import is_spent, openings_in, plans_of, read_flights, read_holdings
 from scheduler.job import JobFile
 from scheduler.ledger import NAME, ledger_of, ledger_rows
-from scheduler.owed import as_refusal
+from scheduler.owed import HASTE, as_refusal
 from scheduler.owner import is_alive
-from scheduler.roster import LAST_TICK, set_tally
+from scheduler.roster import LAST_TICK, RELOAD_FAILURES, count_up, set_tally
 from scheduler.state import OUTCOMES
 from scheduler.text import storable
 
@@ -77,6 +78,12 @@ class MetricsFile:
         """Say that a slice has ended, so that the next look writes."""
         self._fresh = True
 
+    def failed(self, job_file: JobFile) -> None:
+        """Count a version of jobs.yaml that could not be taken over; a ledger that is locked costs the count alone."""
+        self._fresh = True
+        with contextlib.suppress(ResumedError):
+            _note_in(job_file, lambda tx: count_up(tx, RELOAD_FAILURES), HASTE)
+
     def look(self, job_file: JobFile) -> None:
         """Write if it is time; never raises."""
         if job_file.metrics is None or not (self._fresh or time.monotonic() - self._at >= EVERY):
@@ -97,14 +104,19 @@ def after_tick(job_file: JobFile, log: Log, *, ticked: bool) -> None:
     if job_file.metrics is None:
         return
     try:
-        folders = sorted({plan.path.parent for plan in plans_of(job_file)})
-        noting = [folder for folder in folders if (folder / NAME).exists()][:1]
-        for folder in noting if ticked else ():
-            with ledger_of(folder).writing() as tx:
-                set_tally(tx, LAST_TICK, int(time.time()))
+        if ticked:
+            _note_in(job_file, lambda tx: set_tally(tx, LAST_TICK, int(time.time())))
         write(job_file)
     except Exception as error:
         log("warning", str(as_refusal(error)))
+
+
+def _note_in(job_file: JobFile, note: Callable[[Connection], None], wait: float | None = None) -> None:
+    """Write into one of the ledgers that there are, always the same one while they are."""
+    folders = sorted({plan.path.parent for plan in plans_of(job_file)})
+    for folder in [folder for folder in folders if (folder / NAME).exists()][:1]:
+        with ledger_of(folder).writing(wait) as tx:
+            note(tx)
 
 
 def write(job_file: JobFile) -> None:
@@ -233,7 +245,7 @@ def _families(numbers: Numbers) -> Iterator[Metric]:
     yield GaugeMetricFamily("resumed_notifications_failing", "Notifications whose last try failed.", numbers.untold)
     yield GaugeMetricFamily("resumed_ledgers_unreadable", "Ledgers that could not be counted.", numbers.unreadable)
     for name, text, moment in (
-        ("daemon_heartbeat", "When the daemon was last alive; absent while none has run.", numbers.heartbeat),
+        ("daemon_heartbeat", "When the daemon was last alive; absent while none runs.", numbers.heartbeat),
         ("last_tick", "When tick last ended; absent while none has run.", numbers.last_tick),
         ("last_attempt", "When an attempt was last admitted; absent before the first.", numbers.last_attempt),
     ):

@@ -401,7 +401,7 @@ def test_the_openings_of_a_series_are_its_own(ticked: Project, folder: str) -> N
 def test_a_senseless_row_is_a_finding_at_most(ticked: Project, table: str, column: str) -> None:
     folder, me = ticked.folder / "checkpoints", this_process()
     sql(folder, "INSERT INTO daemon VALUES (?, ?, ?, ?, 1)", str(ticked.config), me.pid, me.start, me.boot)
-    sql(folder, "INSERT INTO pulse VALUES (?, '1', 'd', 1, 1, '')", str(ticked.config))
+    sql(folder, "INSERT INTO pulse VALUES (?, '1', 'd', 1, 8, 'd', '', 1)", str(ticked.config))
     sql(folder, "INSERT INTO orphan VALUES ('one.json', 1, 1, 1, 't', x'00')")
     spoil(folder, table, column, "abc")
     assert wrongs(look(ticked))
@@ -475,7 +475,8 @@ def test_a_daemon_of_another_version_or_with_an_older_file_is_wrong(ticked: Proj
     folder, config = ticked.folder / "checkpoints", str(ticked.config)
     sql(folder, "INSERT INTO daemon VALUES (?, ?, ?, ?, ?)", config, me.pid, me.start, me.boot, now)
     digest = read_job_file(ticked.config).digest
-    sql(folder, "INSERT INTO pulse VALUES (?, ?, ?, ?, ?, '')", config, program_version(), digest, now, now)
+    row = (config, program_version(), digest, now, 8, digest, "", now)
+    sql(folder, "INSERT INTO pulse VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
     assert wrongs(look(ticked)) == []
     sql(folder, "UPDATE pulse SET version = '0.0.1'")
     the_wrong(ticked, "0.0.1", "start it again")
