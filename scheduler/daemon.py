@@ -159,6 +159,7 @@ class Daemon:
             self._take_over(found)
         elif found is not None:
             self._log("error", f"{found}; the jobs of the last good file go on")
+            self._metrics.failed(self._file)
         self._manager.ready(self._status())
 
     def _show_life(self) -> None:

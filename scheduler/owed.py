@@ -16,7 +16,7 @@ from scheduler.files import check_folder, make_folder
 from scheduler.job import Job
 from scheduler.ledger import Ledger, ledger_of
 from scheduler.owner import is_alive
-from scheduler.roster import Facts, Seen, count_up, note, read_acted, read_facts, read_seen
+from scheduler.roster import MISSED, Facts, Seen, count_up, note, read_acted, read_facts, read_seen
 from scheduler.state import State, utc
 from scheduler.tools import Tool
 
@@ -25,8 +25,6 @@ Stopped = Callable[[], bool]
 
 # The final word on a job that its owner let rest.
 DISABLED = "disabled"
-# The row of the tally that counts missed points.
-MISSED = "missed"
 # For how long a ledger that is locked may hold up the jobs of other folders.
 HASTE = 0.1
 
