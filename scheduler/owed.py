@@ -17,7 +17,7 @@ from scheduler.job import Job
 from scheduler.ledger import Ledger, ledger_of
 from scheduler.owner import is_alive
 from scheduler.roster import Facts, Seen, add_to_tally, note, read_acted, read_facts, read_seen
-from scheduler.state import State, utc
+from scheduler.state import State, is_final, utc
 from scheduler.tools import Tool
 
 Tell = Callable[[str, dict[str, Any]], object]
@@ -194,7 +194,10 @@ def _facts(ledger: Ledger, plan: Plan, now: float, tell: Tell) -> Facts:
     with hold(plan.path) as held:
         state = held.load(lambda event: tell(plan.job.id, event))
         if state is not None:
-            held.recover(state, plan.job.max_attempts, now, lambda event: tell(plan.job.id, event))
+            most = plan.job.max_attempts
+            found = held.recover(state, most, now, lambda event: tell(plan.job.id, event))
+            if spent and is_final(found) and not is_final(state):
+                tell(plan.job.id, {"event": "closed", "attempts": found["attempts"], "of": most})
     with ledger.reading() as tx:
         return read_facts(tx, plan.path.name)
 
