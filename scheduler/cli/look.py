@@ -73,7 +73,7 @@ def check(options: argparse.Namespace) -> int:
         if refusal is not None:
             log("error", f"job {job.id}: {refusal}")
             codes.append(exit_code(refusal))
-    print(check_totals(outlooks, options.days))
+    print(check_totals(outlooks, options.days, job_file.requests_per_day))
     for folder in open_folders(job_file):
         log("warning", f"other users can look into {folder}; keep it private: chmod 700 {folder}")
     return first_code(codes)
