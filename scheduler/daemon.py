@@ -15,12 +15,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from scheduler.clock import SOON, Clock, Log
+from scheduler.clock import SOON, Clock
 from scheduler.due import plan_job
 from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, Later, LedgerBusy, ResumedError
+from scheduler.herald import Herald
 from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
-from scheduler.owed import HASTE, Result, Tell, open_folder, select
+from scheduler.logs import Log
+from scheduler.owed import HASTE, Result, open_folder, select
 from scheduler.owner import this_process
 from scheduler.report import problem_line
 from scheduler.roster import claim_daemon, release_daemon
@@ -37,11 +39,11 @@ class Daemon:
     """One process that runs the jobs of one jobs.yaml until it is told to stop, or until all are final."""
 
     def __init__(
-        self, path: Path, job_file: JobFile, environ: Mapping[str, str], tell: Tell, log: Log, *, until_done: bool
+        self, path: Path, job_file: JobFile, environ: Mapping[str, str], herald: Herald, log: Log, *, until_done: bool
     ) -> None:
         self._watched = WatchedFile(path, job_file)
         self._environ = environ
-        self._tell = tell
+        self._herald = herald
         self._log = log
         self._until_done = until_done
         self._stop = threading.Event()
@@ -81,7 +83,7 @@ class Daemon:
     def _resync(self, jobs: Iterable[Job]) -> None:
         """Ask of these jobs anew whether they are due, and set their clocks accordingly."""
         now = datetime.now(UTC)
-        for chosen in select(list(jobs), self._file.live, now.timestamp(), self._tell, wait=HASTE):
+        for chosen in select(list(jobs), self._file.live, now.timestamp(), self._herald.tell, wait=HASTE):
             if isinstance(chosen, Result):
                 locked = isinstance(chosen.refusal, LedgerBusy)  # its own worker waits for the ledger
                 if not locked:
@@ -90,6 +92,8 @@ class Daemon:
                     self._clock.set(self._file.jobs[chosen.job], int(now.timestamp()), now if locked else now + SOON)
             else:
                 self._clock.set(chosen.plan.job, chosen.since, now if chosen.due else None)
+                if not chosen.due:
+                    self._herald.note(Result(job=chosen.plan.job.id, plan=chosen.plan))
 
     def _fire(self, name: str) -> bool:
         """Run a slice if the job is due; tell whether a request was admitted."""
@@ -99,7 +103,7 @@ class Daemon:
         with self._idle:
             self._running.add(name)
         try:
-            result = run_due(job_file.jobs[name], job_file, self._environ, self._tell, self._stop.is_set)
+            result = run_due(job_file.jobs[name], job_file, self._environ, self._herald.tell, self._stop.is_set)
             self._note(result)
             return result.ran
         finally:
@@ -111,10 +115,11 @@ class Daemon:
         """Take a result over: a final job is asked no more, one that was refused is asked again in a minute."""
         self._results[result.job] = result
         said = str(result.refusal) if result.refusal else result.final
-        if said != self._said.get(result.job) and result.refusal and not isinstance(result.refusal, EntryRefused):
-            self._log("info" if isinstance(result.refusal, Later) else "warning", f"job {result.job}: {said}")
+        if said != self._said.get(result.job) and isinstance(result.refusal, Later):
+            self._log("info", f"job {result.job}: {said}", "waits", result.job, reason=said)
         if result.final and said != self._said.get(result.job):
-            self._log("info", f"job {result.job}: it is {said}, and nothing more is sent")
+            self._log("info", f"job {result.job}: it is {said}, and nothing more is sent", "final", result.job)
+        self._herald.note(result)
         self._said[result.job] = said
         if result.final:
             self._clock.drop(result.job)
@@ -131,7 +136,9 @@ class Daemon:
             if isinstance(found, JobFile):
                 self._take_over(found)
             elif found is not None:
-                self._log("error", f"{found}; the jobs of the last good file go on")
+                self._herald.log_unreadable(found, "; the jobs of the last good file go on")
+            elif self._watched.is_good:
+                self._herald.note_readable()
             if abs(time.time() - time.monotonic() - offset) > DRIFT:
                 offset = time.time() - time.monotonic()
                 self._log("warning", "the clock was changed; every job is asked anew")
@@ -142,8 +149,8 @@ class Daemon:
                 return
 
     def _take_over(self, fresh: JobFile) -> None:
-        for problem in fresh.problems:
-            self._log(problem.severity, problem_line(problem))
+        self._herald.take_over(fresh)
+        self._herald.log_problems()
         if fresh.max_parallel != self._file.max_parallel:
             self._log("warning", f"max_parallel is {self._file.max_parallel} until the daemon is started again")
         old, self._file, self._folders = self._file, fresh, _by_folder(fresh)
@@ -226,6 +233,7 @@ class Daemon:
                 self._log("error", f"still saving after {LAST_SAVES:g} s: {', '.join(sorted(self._running))}")
                 os._exit(0)
         self._clock.shut_down()
+        self._herald.close()
 
     def _wait_idle(self, seconds: float) -> bool:
         with self._idle:

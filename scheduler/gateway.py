@@ -43,7 +43,7 @@ class _Over(Exception):
     """The call ended before it could send."""
 
 
-class _Call:
+class Call:
     """One request in flight, and how to cut it.
 
     A SimpleQueue and an RLock, so that a signal handler may interrupt the very thread that waits.
@@ -81,7 +81,7 @@ class _Call:
                     self._wire.shutdown(socket.SHUT_RDWR)
 
 
-_in_flight: set[_Call] = set()
+_in_flight: set[Call] = set()
 
 
 def interrupt_all() -> int:
@@ -99,6 +99,12 @@ _tls_lock = threading.Lock()
 @functools.cache
 def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return the one context of this process, which trusts the public authorities. Raises OSError."""
+    with _tls_lock:
+        return _tls_context()
 
 
 class Exchange:
@@ -145,7 +151,7 @@ class Exchange:
         """
         body = encode(request)
         client, self._client = self._client or self._open(), None
-        call = _Call()
+        call = Call()
         _in_flight.add(call)
         try:
             threading.Thread(
@@ -165,7 +171,7 @@ class Exchange:
             raise result
         return result
 
-    def _work(self, call: _Call, client: httpx.Client, request: Mapping[str, Any], body: bytes) -> None:
+    def _work(self, call: Call, client: httpx.Client, request: Mapping[str, Any], body: bytes) -> None:
         try:
             with client:
                 result = self._post(call, client, request, body)
@@ -175,7 +181,7 @@ class Exchange:
         call.mailbox.put(result)
 
     def _post(
-        self, call: _Call, client: httpx.Client, request: Mapping[str, Any], body: bytes
+        self, call: Call, client: httpx.Client, request: Mapping[str, Any], body: bytes
     ) -> dict[str, Any] | AskFailed:
         received = bytearray()
         name, key = self._provider.idempotency_header, request.get("idempotency_key")
@@ -227,8 +233,7 @@ class Exchange:
                 return pinned_context(self._provider.ca_file)
             if self._url.scheme == "http":
                 return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            with _tls_lock:
-                return _tls_context()
+            return tls_context()
         except OSError as error:
             named = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if self._environ.get(name)), "certifi")
             problem = f"the certificates of {named} cannot be read: {error.strerror or type(error).__name__}"

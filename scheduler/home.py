@@ -17,11 +17,16 @@ def state_folder(environ: Mapping[str, str]) -> Path:
     The home is that of the user database, for $HOME may be another user's (sudo). The names are those of the XDG Base
     Directory Specification 0.8. Raises NoStateFolder, WrongUser, WritableByOthers and the refusals of storage.
     """
-    named = environ.get("XDG_STATE_HOME", "")
-    folder = (Path(named) if named.startswith("/") else _home() / ".local/state") / "resumed"
+    folder = state_path(environ)
     make_folder(folder)
     check_folder(folder)
     return folder
+
+
+def state_path(environ: Mapping[str, str]) -> Path:
+    """Return where that folder is, or would be; nothing is made. Raises NoStateFolder."""
+    named = environ.get("XDG_STATE_HOME", "")
+    return (Path(named) if named.startswith("/") else _home() / ".local/state") / "resumed"
 
 
 def _home() -> Path:

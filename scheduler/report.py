@@ -46,6 +46,15 @@ class RestRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SilentRow:
+    """A channel over which notifications fail, why, and since when (UTC text)."""
+
+    channel: str
+    reason: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """Everything that status tells."""
 
@@ -53,6 +62,7 @@ class Survey:
     live: bool
     jobs: Sequence[JobRow]
     rests: Sequence[RestRow]
+    notify: Sequence[SilentRow] = ()
 
 
 def problem_line(problem: Problem) -> str:
@@ -76,9 +86,13 @@ def edited_since(row: JobRow) -> JobRow:
 
 
 def survey_table(survey: Survey) -> str:
-    """Return the status table: rests first, then a line a job."""
+    """Return the status table: rests and failing channels first, then a line a job."""
     lines = [f"{printable(survey.config)}  ({live_words(survey.live)})"]
     lines += [_rest_line(rest) for rest in survey.rests]
+    lines += [
+        printable(f"NOTIFY: {silent.channel} failed: {one_line(silent.reason, 200)}, since {silent.since}")
+        for silent in survey.notify
+    ]
     header = ("JOB", "STATE", "ATTEMPTS", "LAST OUTCOME", "NEXT POINT", "REASON OR ANSWER")
     lines.append(table([header, *(_cells(row) for row in survey.jobs)]))
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from scheduler.job import JobFile
 from scheduler.jobfile import read_job_file
 
 HASH_EVERY = 60.0
+TELL_EVERY = 24 * 60 * 60.0
 
 
 class WatchedFile:
@@ -21,9 +22,15 @@ class WatchedFile:
         self._seen = self._stat()
         self._read_at = float("-inf")  # the first look reads anew: an edit may have come since the file was read
         self._fault = ""
+        self._told_at = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        """Tell whether the file could be used when it was last read."""
+        return not self._fault
 
     def look(self, *, at_once: bool = False) -> JobFile | ResumedError | None:
-        """Return the new content where there is one, or what is wrong with it where that was not told yet.
+        """Return the new content where there is one, or what is wrong with it where that was not told for a day.
 
         The file is read when stat shows a change, once a minute in any case, and `at_once` if asked.
         """
@@ -35,7 +42,10 @@ class WatchedFile:
             fresh = read_job_file(self._path)
         except ResumedError as error:
             told, self._fault = self._fault, f"{getattr(error, 'digest', '')}{error}"
-            return error if told != self._fault else None
+            if told == self._fault and time.monotonic() - self._told_at < TELL_EVERY:
+                return None
+            self._told_at = time.monotonic()
+            return error
         self._fault = ""
         if (fresh.digest, fresh.path) == (self.good.digest, self.good.path):
             return None
