@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from scheduler.errors import EntryRefused, ReplyOrphaned, ResumedError
+from scheduler.errors import EntryRefused, JobDisabled, ReplyOrphaned, ResumedError
 from scheduler.events import event_level, event_line
 from scheduler.job import JobFile
 from scheduler.logs import Log
@@ -77,8 +77,9 @@ class Herald:
                 self._log_block(result, result.refusal)
             elif verdict != "later":
                 self._log_recovery(result, verdict)
-            if isinstance(result.refusal, ReplyOrphaned):  # it happened, and does not stand
-                self._log("warning", f"job {result.job}: {result.refusal}", "orphaned", result.job)
+            if isinstance(result.refusal, ReplyOrphaned | JobDisabled):  # it happened, and does not stand
+                facts = {"reason": str(result.refusal), "kind": type(result.refusal).__name__}
+                self._log("warning", f"job {result.job}: {result.refusal}", "refused", result.job, **facts)
         with self._harmless(f"job {result.job}"):
             self._notifier.note(result, verdict, self._happened.pop(result.job, []))
 

@@ -24,7 +24,7 @@ def state_folder(environ: Mapping[str, str]) -> Path:
 
 
 def state_path(environ: Mapping[str, str]) -> Path:
-    """Return where that folder is, or would be; nothing is made. Raises NoStateFolder."""
+    """Return where that folder is, or would be. Raises NoStateFolder."""
     named = environ.get("XDG_STATE_HOME", "")
     return (Path(named) if named.startswith("/") else _home() / ".local/state") / "resumed"
 

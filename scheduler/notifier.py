@@ -13,6 +13,7 @@ from scheduler.errors import (
     AccessRefused,
     CheckpointMoved,
     EntryRefused,
+    JobDisabled,
     Later,
     LedgerDamaged,
     LedgerForeign,
@@ -27,7 +28,7 @@ from scheduler.logs import Log
 from scheduler.notices import Notice, notice_json, notice_line
 from scheduler.notify import Message, channel_name, shown_name
 from scheduler.outbox import Outbox
-from scheduler.owed import Result
+from scheduler.owed import DISABLED, Result
 from scheduler.owner import program_version
 from scheduler.places import Place, Places
 from scheduler.reader import peek
@@ -44,10 +45,12 @@ _SEEN: Final = (EntryRefused, CheckpointMoved, LedgerDamaged, LedgerForeign, Not
 def verdict_of(result: Result) -> Verdict:
     """Say what a result amounts to; `waits` is a job that is not due, and `later` one that says nothing of itself."""
     refusal = result.refusal
-    if isinstance(refusal, Later):
+    if isinstance(refusal, Later | JobDisabled):
         return "later"
     if refusal is not None and not isinstance(refusal, ReplyOrphaned):
         return "blocked"
+    if result.final == DISABLED:
+        return "waits"
     if result.final:
         return "done" if result.final == "done" else "exhausted"
     if refusal is None and not result.ran:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -151,6 +152,43 @@ def chat_server(
         server.server_close()
         thread.join()
     assert not chat.faults, "\n".join(chat.faults)
+
+
+@dataclass
+class Manager:
+    """What a service manager was told at its socket: each datagram as its lines."""
+
+    address: str
+    told: list[list[str]] = field(default_factory=list)
+
+    def said(self, word: str) -> list[str]:
+        """Every line that begins so."""
+        return [line for lines in list(self.told) for line in lines if line.startswith(word)]
+
+    def wait(self, word: str, count: int = 1) -> None:
+        """Wait until it was told so many lines that begin so."""
+        wait_until(lambda: len(self.said(word)) >= count, 30, f"{count} of {word!r} in {self.told}")
+
+
+@contextlib.contextmanager
+def manager(address: str) -> Iterator[Manager]:
+    """Listen as systemd does, at a path or, after an @, at an abstract address."""
+    listening = Manager(address)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(address.replace("@", "\0", 1))
+
+        def read() -> None:
+            while message := channel.recv(4096):
+                listening.told.append(message.decode().split("\n"))
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            yield listening
+        finally:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+                own.sendto(b"", channel.getsockname())
+            thread.join()
 
 
 @dataclass

@@ -32,6 +32,7 @@ NOWHERE = "http://127.0.0.1:9/v1"
 OUTAGE = (500, {"error": {"message": "out of order"}})
 GOES_ON = tool_calls(("c1", "read_file", "{}"))
 EACH_MINUTE = {"schedule": "every 1m"}
+BAD_OR_DONE = ["done", "exhausted", "blocked", "failed"]  # points are missed where a test lets much time pass
 BEGIN = datetime(2027, 3, 1, 12, 0, 30, tzinfo=UTC)
 
 # ---- where is remembered what belongs to no checkpoint folder
@@ -194,7 +195,7 @@ def ticks(project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def write(project: Project, url: str, hooks: Hooks | None, job: dict[str, Any] | None = None, **top: Any) -> None:
-    channels = [{"webhook": f"{hooks.url}/{TOKEN}?t={TOKEN}"}] if hooks else []
+    channels = [{"webhook": f"{hooks.url}/{TOKEN}?t={TOKEN}", "events": BAD_OR_DONE}] if hooks else []
     project.live(url, {"nightly": EACH_MINUTE | (job or {})}, **{"notify": channels, "after_failure": [], **top})
 
 
@@ -224,7 +225,8 @@ def test_a_block_is_told_once_a_day_and_its_end_once(
         assert "LOCAL_KEY" in ticks.tick(code=65, after=DAY)
         assert hooks.events == ["blocked"] * 2
         monkeypatch.setenv("LOCAL_KEY", KEY)
-        assert ticks.tick(code=0, after=60) == ""  # cron mails no good news
+        (said_of_points,) = ticks.tick(code=0, after=60).splitlines()  # and no good news, which cron would mail
+        assert "were missed" in said_of_points
         assert hooks.events == [*["blocked"] * 2, "recovered"]
         ticks.tick(code=0, after=60)
         assert hooks.events == [*["blocked"] * 2, "recovered", "done"]
@@ -360,9 +362,11 @@ def test_an_old_answer_is_not_told_to_a_new_channel(ticks: Ticks, hooks: Hooks, 
     assert hooks.got == []
 
 
-def test_missed_points_are_told(ticks: Ticks, hooks: Hooks, chat: Any) -> None:
+@pytest.mark.parametrize("catch_up", [True, False])
+def test_missed_points_are_told(ticks: Ticks, hooks: Hooks, chat: Any, catch_up: bool) -> None:
     chat.script = [GOES_ON]
-    write(ticks.project, chat.url, hooks, {"schedule": "0 * * * *", "catch_up": False})
+    channels = [{"webhook": hooks.url}]
+    write(ticks.project, chat.url, None, {"schedule": "0 * * * *", "catch_up": catch_up}, notify=channels)
     ticks.tick(code=0)
     ticks.tick(code=0, after=3 * HOUR + 600)
     assert hooks.events == ["missed"]

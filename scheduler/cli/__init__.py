@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from scheduler.cli import look, mend, run
+from scheduler.cli import diagnose, look, mend, run, start
 from scheduler.cli.output import NO_STORAGE, choose_form, exit_code, log, log_refusal
 from scheduler.errors import ResumedError, UsageRefused
 from scheduler.owed import as_refusal
@@ -43,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for group in (run, look, mend):
+    for group in (start, run, look, diagnose, mend):
         group.add_commands(commands)
     return parser
 
@@ -90,7 +90,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return 130
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
-            log("error", f"the output cannot be written: {error.strerror}")
+            log("error", f"the output cannot be written: {error.strerror}", "fault")
             return NO_STORAGE
         fault = as_refusal(error)
         log_refusal(fault, "fault")
