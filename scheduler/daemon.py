@@ -22,6 +22,7 @@ from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
 from scheduler.logs import Log
 from scheduler.metrics import MetricsFile
+from scheduler.notify import DEADLINE
 from scheduler.owed import DISABLED, HASTE, Result, select
 from scheduler.presence import Presence
 from scheduler.report import daemon_status, problem_line, stopping_status
@@ -31,6 +32,7 @@ from scheduler.watch import WatchedFile
 POLL = 1.0
 DRIFT = 2.0
 LAST_SAVES = 10.0
+LAST_WORDS = DEADLINE + POLL
 
 
 class Daemon:
@@ -250,7 +252,7 @@ class Daemon:
     def _finish(self) -> None:
         """Let no slice begin any more, give those in flight `stop_wait`, then end them as interrupted."""
         self._stop.set()
-        self._manager.stopping(stopping_status(len(self._running)), self._file.stop_wait + LAST_SAVES + POLL)
+        self._manager.stopping(stopping_status(len(self._running)), self._file.stop_wait + LAST_SAVES + LAST_WORDS)
         self._clock.pause()
         if not self._wait_idle(self._file.stop_wait):
             from scheduler.gateway import interrupt_all
