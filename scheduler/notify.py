@@ -176,7 +176,7 @@ def _apprise(address: str, message: Message, seconds: float) -> None:
     import logging
 
     for name in ("apprise", "urllib3", "requests"):  # their lines may show an address
-        logging.getLogger(name).disabled = True
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         import apprise
     except ImportError:

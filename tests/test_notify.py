@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import socket
 import sys
@@ -333,6 +334,8 @@ def test_apprise_gets_the_address_the_title_and_the_line(
     assert sys.modules["apprise"].calls == ["tgram://1/2", ("resumed: blocked", "job nightly: blocked: no key")]
     assert sent(Channel(kind="apprise", target=f"what://{TOKEN}")) == "apprise does not know this address"
     del sys.modules["apprise"]
+    for name in ("apprise", "urllib3.connectionpool", "requests"):  # their warnings show addresses
+        assert not logging.getLogger(name).isEnabledFor(logging.CRITICAL)
 
 
 # ---- names, sentences, the outbox
