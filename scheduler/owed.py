@@ -51,9 +51,11 @@ class Result:
     """What came of a job: its state where one was read, and what refused it.
 
     `ran` says that a request was admitted; `final` is the status after which none may follow, or `disabled`.
+    `plan` is None where the job's entry is refused.
     """
 
     job: str
+    plan: Plan | None = None
     state: State | None = None
     ran: bool = False
     final: str = ""
@@ -78,7 +80,8 @@ def select(
             ledger = open_folder(folder)
             seen = _sight(ledger, members, int(now), wait)
         except Exception as error:
-            found |= {plan.job.id: Result(job=plan.job.id, refusal=as_refusal(error)) for plan in members}
+            refusal = as_refusal(error)
+            found |= {plan.job.id: Result(job=plan.job.id, plan=plan, refusal=refusal) for plan in members}
             continue
         for plan in members:
             found[plan.job.id] = _select(ledger, plan, seen[plan.job.id], now, tell, by_hand, wait)
@@ -111,7 +114,7 @@ def _select(
     job = plan.job
     try:
         if not job.enabled:
-            return Result(job=job.id, final=DISABLED, refusal=JobDisabled() if by_hand else None)
+            return Result(job=job.id, plan=plan, final=DISABLED, refusal=JobDisabled() if by_hand else None)
         if seen.moved_from:
             old = str(plan.path.with_name(seen.moved_from))
             raise CheckpointMoved(job=job.id, old=old, new=str(plan.path))
@@ -120,7 +123,7 @@ def _select(
             return Turn(plan=plan, since=seen.since, due=True)
         return _turn(ledger, plan, seen, facts, now, tell, wait)
     except Exception as error:
-        return Result(job=job.id, refusal=as_refusal(error))
+        return Result(job=job.id, plan=plan, refusal=as_refusal(error))
 
 
 def _turn(
@@ -128,7 +131,7 @@ def _turn(
 ) -> Turn | Result:
     job = plan.job
     if facts.status != "ready":
-        return Result(job=job.id, final=facts.status)
+        return Result(job=job.id, plan=plan, final=facts.status)
     point = owed_point(job, facts, seen.since, now)
     if point is None:
         return Turn(plan=plan, since=seen.since)
