@@ -21,7 +21,7 @@ from tests.support import ChatServer, Project, wait_until
 from tests.test_daemon import by_rename, by_swapping_a_link, in_place, ledger, outcomes, service
 
 EDITS = int(os.environ.get("RESUMED_EDITS", "40"))
-BURST = int(os.environ.get("RESUMED_BURST", "4"))
+BURST = int(os.environ.get("RESUMED_BURST", "8"))
 WITHIN = 3.0  # seconds
 KEPT = 6  # jobs that stay in the file
 

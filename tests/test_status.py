@@ -12,6 +12,7 @@ import re
 import select
 import signal
 import struct
+import subprocess
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ from scheduler.roster import Pulse, claim_daemon, read_daemon, write_pulse
 from scheduler.survey import SILENCE, survey
 from tests.support import PROGRAM, ChatServer, Project, chat_server, wait_until
 from tests.test_bad_input import ran
-from tests.test_daemon import HOURLY, by_rename, service
+from tests.test_daemon import HOURLY, by_rename, ledger, service
 
 NOON = "2026-03-02T12:00:00Z"
 ROW = DaemonRow(
@@ -115,18 +116,23 @@ def test_status_follows_a_daemon_through_its_life(project: Project) -> None:
             assert taken is not None
             assert (taken.max_parallel, taken.max_parallel_on_disk, taken.since) == (8, 3, row.since)
 
+            by_rename(
+                project.config, project.config.read_text("utf-8").replace('"max_parallel": 3', '"max_parallel": 5')
+            )
+            daemon.wait_line("max_parallel is 8 until the daemon is started again", 2)
+
             chat.hold.set()
             daemon.stop()
         assert told(project) is None
+        assert ledger(project, "SELECT count(*) FROM pulse") == [(0,)]
 
 
 def by_a_link_to_another(path: Path, text: str) -> None:
-    """Let a link take the file's place that leads to a file elsewhere."""
-    elsewhere = path.parent / "elsewhere"
-    elsewhere.mkdir(exist_ok=True)
-    (elsewhere / "jobs.yaml").write_text(text, "utf-8")
+    """Let a link take the file's place that leads to another file."""
+    other = path.with_name(f"other-{len(text)}.yaml")
+    other.write_text(text, "utf-8")
     fresh = path.with_name("fresh.yaml")
-    fresh.symlink_to(elsewhere / "jobs.yaml")
+    fresh.symlink_to(other)
     fresh.rename(path)
 
 
@@ -147,6 +153,8 @@ def test_a_file_that_cannot_be_read_is_told_beside_the_daemon_that_goes_on(
 ) -> None:
     project.live(chat.url)
     good = project.config.read_text("utf-8")
+    if save is by_a_link_to_another:
+        save(project.config, good)
     with service(project) as daemon:
         save(project.config, "jobs:\n  a: {\n")
         found = project.run("status", code=78)
@@ -276,7 +284,7 @@ def test_a_heartbeat_comes_when_its_time_is_over_or_something_changed_and_not_el
 class Screen:
     """A terminal of 60 columns and 12 lines on which the program draws."""
 
-    process: int
+    process: subprocess.Popen[bytes]
     terminal: int
     seen: str = ""
 
@@ -306,18 +314,14 @@ def screen(project: Project, *arguments: str) -> Iterator[Screen]:
     """Run the program in a terminal of its own."""
     terminal, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 60, 0, 0))
-    pid = os.fork()
-    if pid == 0:  # pragma: no cover  # the child becomes another program
-        os.login_tty(side)
-        os.execve(PROGRAM[0], [*PROGRAM, "--config", str(project.config), *arguments], project.environ())
+    command = ["setsid", "--ctty", *PROGRAM, "--config", str(project.config), *arguments]
+    process = subprocess.Popen(command, env=project.environ(), stdin=side, stdout=side, stderr=side)
     os.close(side)
     try:
-        yield Screen(pid, terminal)
+        yield Screen(process, terminal)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+        process.kill()
+        process.wait()
         os.close(terminal)
 
 
@@ -332,7 +336,7 @@ def test_watch_draws_in_place_outlives_a_broken_file_and_ends_on_ctrl_c(project:
         by_rename(project.config, good)
         shown.wait("job-00")
         os.write(shown.terminal, b"\x03")
-        wait_until(lambda: shown.read() or os.waitpid(shown.process, os.WNOHANG) != (0, 0), 30, "the end")
+        wait_until(lambda: shown.read() or shown.process.poll() is not None, 30, "the end")
     for one in shown.frames[:-1]:
         lines = re.sub(r"\x1b\[[KJ]", "", one).split("\r\n")
         assert len(lines) <= 12, "it would scroll"
@@ -348,7 +352,7 @@ def test_ctrl_c_ends_watch_with_0(project: Project) -> None:
     with screen(project, "status", "--watch") as shown:
         shown.wait("nightly")
         os.write(shown.terminal, b"\x03")
-        assert os.waitstatus_to_exitcode(os.waitpid(shown.process, 0)[1]) == 0
+        assert shown.process.wait(30) == 0
 
 
 def test_watch_without_a_terminal_is_refused_in_one_line(project: Project) -> None:

@@ -88,7 +88,7 @@ def test_systemd_is_told_of_the_whole_life(project: Project, address: str) -> No
         project.live(chat.url, {"nightly": HOURLY, "later": {}})
         with (
             manager(address) as told,
-            service(project, NOTIFY_SOCKET=address, WATCHDOG_USEC="2000000") as daemon,
+            service(project, NOTIFY_SOCKET=address, WATCHDOG_USEC="400000") as daemon,
         ):
             told.wait("WATCHDOG=1", 2)
             assert told.told[0][0] == "READY=1"
