@@ -40,7 +40,7 @@ _HOLDS: Final[Mapping[str, Holds]] = {
     ),
     **dict.fromkeys(("reason", "tag", "who", "series", "target", "command", "detail"), _is_text),
     **dict.fromkeys(("since", "admitted_at", "deadline", "at", "opened_at", "started_at", "loaded_at"), _SECONDS),
-    **dict.fromkeys(("point", "until", "ended_at"), _or_null(_SECONDS)),
+    **dict.fromkeys(("point", "until", "ended_at", "standing"), _or_null(_SECONDS)),
     **dict.fromkeys(("allowance", "pid", "number", "max_parallel"), _whole(1, MOST)),
     **dict.fromkeys(("size", "step", "count"), _COUNT),
     "attempt": _whole(1, MAX_STEPS),

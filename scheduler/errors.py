@@ -16,6 +16,7 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     │                       ProviderNotReady, ProviderRefusing, RequestRefused, SourceRefused, ExtraMissing
     ├── ProgramFault        a fault of this program itself
     ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
+    ├── NotifyFailed        nobody was notified; of no concern to any job
     └── AskFailed           the attempt was spent, and no usable reply came
 """
 
@@ -270,6 +271,12 @@ class ReplyOrphaned(ResumedError):
 
     path: object
     attempt: int
+
+
+class NotifyFailed(ResumedError):
+    """{reason}"""
+
+    reason: str
 
 
 class AskFailed(ResumedError):

@@ -45,7 +45,7 @@ class _Over(Exception):
     """The call ended before it could send."""
 
 
-class _Call:
+class Call:
     """One request in flight, and how to cut it.
 
     A SimpleQueue and an RLock, so that a signal handler may interrupt the very thread that waits.
@@ -83,8 +83,8 @@ class _Call:
                     self._wire.shutdown(socket.SHUT_RDWR)
 
 
-_Send = Callable[[_Call, httpx.Client], Any]
-_in_flight: set[_Call] = set()
+_Send = Callable[[Call, httpx.Client], Any]
+_in_flight: set[Call] = set()
 
 
 def interrupt_all() -> int:
@@ -102,6 +102,12 @@ _tls_lock = threading.Lock()
 @functools.cache
 def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return the one context of this process, which trusts the public authorities. Raises OSError."""
+    with _tls_lock:
+        return _tls_context()
 
 
 class Exchange:
@@ -163,7 +169,7 @@ class Exchange:
     def _within(self, seconds: float, send: _Send) -> Any:
         """Let `send` do its one exchange within so many seconds; raise the AskFailed that it ends in."""
         client, self._client = self._client or self._open(), None
-        call = _Call()
+        call = Call()
         _in_flight.add(call)
         try:
             threading.Thread(target=self._work, args=(call, client, send), name="exchange", daemon=True).start()
@@ -181,7 +187,7 @@ class Exchange:
             raise result
         return result
 
-    def _work(self, call: _Call, client: httpx.Client, send: _Send) -> None:
+    def _work(self, call: Call, client: httpx.Client, send: _Send) -> None:
         try:
             with client:
                 result = send(call, client)
@@ -191,7 +197,7 @@ class Exchange:
         call.mailbox.put(result)
 
     def _post(
-        self, call: _Call, client: httpx.Client, request: Mapping[str, Any], body: bytes
+        self, call: Call, client: httpx.Client, request: Mapping[str, Any], body: bytes
     ) -> dict[str, Any] | AskFailed:
         received = bytearray()
         name, key = self._provider.idempotency_header, request.get("idempotency_key")
@@ -209,7 +215,7 @@ class Exchange:
             return found
         return {name: without(value, self._secrets) for name, value in found.items()}
 
-    def _get_models(self, call: _Call, client: httpx.Client) -> list[str] | AskFailed:
+    def _get_models(self, call: Call, client: httpx.Client) -> list[str] | AskFailed:
         received = bytearray()
         url = self._url.copy_with(path=self._url.path.removesuffix("/chat/completions") + "/models")
         with client.stream("GET", url, extensions={"trace": call.trace}) as response:
@@ -257,8 +263,7 @@ class Exchange:
                 return pinned_context(self._provider.ca_file)
             if self._url.scheme == "http":
                 return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            with _tls_lock:
-                return _tls_context()
+            return tls_context()
         except OSError as error:
             named = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if self._environ.get(name)), "certifi")
             problem = f"the certificates of {named} cannot be read: {error.strerror or type(error).__name__}"

@@ -17,7 +17,7 @@ from scheduler.job import Job
 from scheduler.ledger import Ledger, ledger_of
 from scheduler.owner import is_alive
 from scheduler.roster import MISSED, Facts, Seen, count_up, note, read_acted, read_facts, read_seen
-from scheduler.state import State, utc
+from scheduler.state import State, is_final, utc
 from scheduler.tools import Tool
 
 Tell = Callable[[str, dict[str, Any]], object]
@@ -33,8 +33,8 @@ HASTE = 0.1
 class Turn:
     """A job that may run: whether it owes a slice now, for which point, since when it has its schedule (UTC seconds).
 
-    A slice that is asked for by hand has no point. Points that passed after `idle` (UTC seconds) were missed. `tools`
-    come beside those of `read:`.
+    A slice that is asked for by hand has no point. Points from `idle` to `asked`, when it was asked whether the job is
+    due (UTC seconds), were missed. `tools` come beside those of `read:`.
     """
 
     plan: Plan
@@ -42,6 +42,7 @@ class Turn:
     due: bool = False
     point: int | None = None
     idle: int | None = None
+    asked: float = 0
     tools: tuple[Tool, ...] = ()
 
 
@@ -50,9 +51,11 @@ class Result:
     """What came of a job: its state where one was read, and what refused it.
 
     `ran` says that a request was admitted; `final` is the status after which none may follow, or `disabled`.
+    `plan` is None where the job's entry is refused.
     """
 
     job: str
+    plan: Plan | None = None
     state: State | None = None
     ran: bool = False
     final: str = ""
@@ -77,7 +80,8 @@ def select(
             ledger = open_folder(folder)
             seen = _sight(ledger, members, int(now), wait)
         except Exception as error:
-            found |= {plan.job.id: Result(job=plan.job.id, refusal=as_refusal(error)) for plan in members}
+            refusal = as_refusal(error)
+            found |= {plan.job.id: Result(job=plan.job.id, plan=plan, refusal=refusal) for plan in members}
             continue
         for plan in members:
             found[plan.job.id] = _select(ledger, plan, seen[plan.job.id], now, tell, by_hand, wait)
@@ -110,7 +114,7 @@ def _select(
     job = plan.job
     try:
         if not job.enabled:
-            return Result(job=job.id, final=DISABLED, refusal=JobDisabled() if by_hand else None)
+            return Result(job=job.id, plan=plan, final=DISABLED, refusal=JobDisabled() if by_hand else None)
         if seen.moved_from:
             old = str(plan.path.with_name(seen.moved_from))
             raise CheckpointMoved(job=job.id, old=old, new=str(plan.path))
@@ -119,7 +123,7 @@ def _select(
             return Turn(plan=plan, since=seen.since, due=True)
         return _turn(ledger, plan, seen, facts, now, tell, wait)
     except Exception as error:
-        return Result(job=job.id, refusal=as_refusal(error))
+        return Result(job=job.id, plan=plan, refusal=as_refusal(error))
 
 
 def _turn(
@@ -127,14 +131,14 @@ def _turn(
 ) -> Turn | Result:
     job = plan.job
     if facts.status != "ready":
-        return Result(job=job.id, final=facts.status)
+        return Result(job=job.id, plan=plan, final=facts.status)
     point = owed_point(job, facts, seen.since, now)
     if point is None:
         return Turn(plan=plan, since=seen.since)
     with ledger.reading() as tx:
         idle = max(idle_since(job, facts, seen.since, now), read_acted(tx, plan.path.name))
     if not is_missed(job, point, now):
-        return Turn(plan=plan, since=seen.since, due=True, point=point, idle=idle)
+        return Turn(plan=plan, since=seen.since, due=True, point=point, idle=idle, asked=now)
     if point != seen.since:  # else told before; `since` stays on the points of an `every` schedule
         span = missed_span(job, seen.since, idle, point, now) or Span(point, point, 1)
         with ledger.writing(wait) as tx:
@@ -144,15 +148,15 @@ def _turn(
     return Turn(plan=plan, since=point)
 
 
-def made_up(turn: Turn, now: float) -> dict[str, Any] | None:
+def made_up(turn: Turn) -> dict[str, Any] | None:
     """Return the event of the points that were missed before the slice of this turn; None where none were."""
     if turn.point is None or turn.idle is None:
         return None
     job = turn.plan.job
-    span = missed_span(job, turn.since, turn.idle, turn.point, now)
+    span = missed_span(job, turn.since, turn.idle, turn.point, turn.asked)
     if span is None:
         return None
-    return _missed_event(job, span, now) if not job.catch_up else {"event": "made_up", **_told(span)}
+    return _missed_event(job, span, turn.asked) if not job.catch_up else {"event": "made_up", **_told(span)}
 
 
 def count_missed(plan: Plan, number: int) -> None:
@@ -191,7 +195,10 @@ def _facts(ledger: Ledger, plan: Plan, now: float, tell: Tell) -> Facts:
     with hold(plan.path) as held:
         state = held.load(lambda event: tell(plan.job.id, event))
         if state is not None:
-            held.recover(state, plan.job.max_attempts, now, lambda event: tell(plan.job.id, event))
+            most = plan.job.max_attempts
+            found = held.recover(state, most, now, lambda event: tell(plan.job.id, event))
+            if spent and is_final(found) and not is_final(state):
+                tell(plan.job.id, {"event": "closed", "attempts": found["attempts"], "of": most})
     with ledger.reading() as tx:
         return read_facts(tx, plan.path.name)
 

@@ -31,7 +31,7 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
     def emit(event: dict[str, Any]) -> None:
         nonlocal missed
         events.append(event["event"])
-        if event["event"] == "admitted" and (late := made_up(turn, time.time())):  # only now is it made up
+        if event["event"] == "admitted" and (late := made_up(turn)):  # only now is it made up
             missed = late["count"]
             tell(plan.job.id, late)
         tell(plan.job.id, event)
@@ -50,7 +50,8 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
     if missed:
         count_missed(plan, missed)
     final = state["status"] if state is not None and is_final(state) else ""
-    return Result(job=plan.job.id, state=state, ran="admitted" in events, final=final, refusal=refusal)
+    ran = "admitted" in events
+    return Result(job=plan.job.id, plan=plan, state=state, ran=ran, final=final, refusal=refusal)
 
 
 def run_due(
@@ -60,7 +61,9 @@ def run_due(
     [chosen] = select([job], job_file.live, time.time(), tell, by_hand=by_hand)
     if isinstance(chosen, Result):
         return chosen
-    return take_turn(chosen, job_file, environ, tell) if chosen.due and not stopped() else Result(job=job.id)
+    if not chosen.due or stopped():
+        return Result(job=job.id, plan=chosen.plan)
+    return take_turn(chosen, job_file, environ, tell)
 
 
 def _finished(plan: Plan, emit: Callable[[dict[str, Any]], object]) -> State | None:
@@ -109,7 +112,7 @@ def tick(
     by_hand: bool = False,
     stopped: Stopped = bool,
 ) -> Iterator[Result]:
-    """Run one slice of each job that is due, up to `max_parallel` at once; yield the results as they come.
+    """Run one slice of each job that is due, up to `max_parallel` at once; yield a result for each as they come.
 
     `names` narrows it to these jobs, `by_hand` runs them whether due or not. Once `stopped` says so, no slice begins.
     """
@@ -121,8 +124,10 @@ def tick(
     due: list[Job] = []
     locked: list[Job] = []  # the ledger of these is waited for by their own workers, after all others
     for chosen in select(jobs, job_file.live, time.time(), tell, by_hand=by_hand, wait=HASTE):
-        if isinstance(chosen, Turn):
-            due += [chosen.plan.job] if chosen.due else []
+        if isinstance(chosen, Turn) and chosen.due:
+            due.append(chosen.plan.job)
+        elif isinstance(chosen, Turn):
+            yield Result(job=chosen.plan.job.id, plan=chosen.plan)
         elif isinstance(chosen.refusal, LedgerBusy):
             locked.append(job_file.jobs[chosen.job])
         else:

@@ -24,7 +24,8 @@ import pytest
 import scheduler
 from scheduler import cli, jobfile, records
 from scheduler.cli import diagnose, output
-from scheduler.job import JobFile
+from scheduler.job import EVENTS, JobFile
+from scheduler.notices import Notice, notice_json
 from scheduler.shapes import FileEntry, JobEntry, ProviderEntry
 from tests.support import PROGRAM, ROOT, Project, state_home
 
@@ -333,7 +334,7 @@ def test_two_functions_take_the_keywords_that_the_readme_names() -> None:
 
 
 def test_the_yaml_example_is_a_whole_good_file(project: Project) -> None:
-    (example,) = blocks("yaml")
+    example, _ = blocks("yaml")
     project.write(example)
     (project.folder / "CHANGELOG.md").write_text("- Faster.\n")
     read = jobfile.parse_job_file(example.encode(), project.config)
@@ -343,8 +344,27 @@ def test_the_yaml_example_is_a_whole_good_file(project: Project) -> None:
     assert "at 09:00 on Monday through Friday (Europe/Madrid); 4 of 4 requests left" in checked.stdout
 
 
+def test_the_channels_of_the_second_yaml_example_are_good_ones_of_each_kind(project: Project) -> None:
+    _, example = blocks("yaml")
+    text = f"{example}jobs: {{one: {{task: Say it, checkpoint: one.json, provider: demo}}}}\n"
+    read = jobfile.parse_job_file(text.encode(), project.config)
+    assert read.problems == ()
+    assert [channel.kind for channel in read.notify] == ["webhook", "webhook", "ping", "argv", "apprise"]
+    assert read.jobs["one"].notify == read.notify
+
+
+def test_the_table_of_events_lists_each_in_its_order() -> None:
+    assert [spans(name) for name, _ in table("event")] == [[event] for event in EVENTS]
+
+
+def test_the_json_of_a_notification_has_the_keys_that_the_readme_names() -> None:
+    sentence = prose(README).partition("The JSON has ")[2].partition(". ")[0]
+    fields = notice_json(Notice(event="done", job="a"), config="", host="", time="", version="")
+    assert spans(sentence) == list(fields)
+
+
 def test_the_comments_of_the_yaml_example_name_the_built_in_provider() -> None:
-    (example,) = blocks("yaml")
+    example, _ = blocks("yaml")
     built_in = records.MANDAPI
     assert built_in.key
     assert f"default: {built_in.name}, with {built_in.key.name} and {built_in.model_env}\n" in example
@@ -464,7 +484,8 @@ def test_the_dependencies_are_those_of_the_package() -> None:
     sentence = text.partition("The extra `test` brings ")[2].partition(". ")[0]
     metrics = text.partition("The extra `metrics` brings ")[2].partition(", ")[0]
     both = sentence.partition("; ")[0].replace("that too", metrics)
-    extras = {"metrics": metrics, "test": both, "lint": sentence.partition("; ")[2]}
+    notify = text.partition("the extra `notify` brings ")[2].partition(", ")[0]
+    extras = {"metrics": metrics, "notify": notify, "test": both, "lint": sentence.partition("; ")[2]}
     for extra, said in extras.items():
         names = {re.match(r"[\w-]+", line)[0] for line in package["optional-dependencies"][extra]}  # type: ignore[index]
         plain = said.replace("the types of ", "types-")

@@ -43,11 +43,11 @@ def load(options: argparse.Namespace, *, quiet: bool = False) -> JobFile:
         job_file = read_job_file(path)
     except JobFileUnreadable as error:
         for problem in error.problems[1:]:
-            log("error", problem_line(problem))
+            log("error", problem_line(problem), "problem", line=problem.line)
         raise
     if not quiet:
         for problem in job_file.problems:
-            log(problem.severity, problem_line(problem))
+            log(problem.severity, problem_line(problem), "problem", problem.job or "", line=problem.line)
     return job_file
 
 

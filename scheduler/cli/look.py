@@ -71,11 +71,11 @@ def check(options: argparse.Namespace) -> int:
         outlooks.append(outlook)
         print(outlook_text(outlook))
         if refusal is not None:
-            log("error", f"job {job.id}: {refusal}")
+            log("error", f"job {job.id}: {refusal}", "blocked", job.id, reason=str(refusal))
             codes.append(exit_code(refusal))
-    print(check_totals(outlooks, options.days))
+    print(check_totals(outlooks, options.days, job_file.requests_per_day))
     for folder in open_folders(job_file):
-        log("warning", f"other users can look into {folder}; keep it private: chmod 700 {folder}")
+        log("warning", f"other users can look into {folder}; keep it private: chmod 700 {folder}", "problem")
     return first_code(codes)
 
 
@@ -88,10 +88,8 @@ def status(options: argparse.Namespace) -> int:
         found = survey(load(options, quiet=True), os.environ)
     except ResumedError as error:
         found = unreadable(find_config(options, os.environ), error, os.environ)
-        if options.json:
-            print(survey_json(found))
-        elif found.daemon:
-            print("\n".join(daemon_lines(found.daemon)))
+        if found.daemon:
+            print(survey_json(found) if options.json else "\n".join(daemon_lines(found.daemon)))
         raise
     print(survey_json(found) if options.json else survey_table(found))
     return 0
@@ -130,7 +128,7 @@ def show(options: argparse.Namespace) -> int:
 
 def _answer(job: str, state: State) -> int:
     if state["answer"] is None:
-        log("warning", f"job {job}: it has no answer yet; it is {state['status']}")
+        log("warning", f"job {job}: it has no answer yet; it is {state['status']}", "show", job)
         return NO_PROGRESS if is_final(state) else LATER
     if sys.stdout.isatty():
         print(printable(state["answer"]))

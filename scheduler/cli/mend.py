@@ -69,7 +69,12 @@ def add_commands(commands: Any) -> None:
 def repair(options: argparse.Namespace) -> int:
     """Put the ledger's document back."""
     plan = plan_of(load(options, quiet=True), options.job)
-    return _told(plan, lambda: mend.repair(plan, lambda event: log("info", event_line(plan.job.id, event))))
+    return _told(
+        plan,
+        lambda: mend.repair(
+            plan, lambda event: log("info", event_line(plan.job.id, event), event["event"], plan.job.id)
+        ),
+    )
 
 
 def _told(plan: Plan, act: Callable[[], str]) -> int:
@@ -92,7 +97,7 @@ def adopt(options: argparse.Namespace) -> int:
             if exists(plan.path):
                 codes.append(_told(plan, lambda plan=plan: mend.adopt(plan)))  # type: ignore[misc]  # binds this plan
         except ResumedError as error:
-            log("error", f"job {job.id}: {error}")
+            log("error", f"job {job.id}: {error}", "blocked", job.id, reason=str(error))
             codes.append(exit_code(error))
     if not codes:
         print("no job has a file to adopt")
