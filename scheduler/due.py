@@ -139,10 +139,10 @@ def idle_since(job: Job, facts: Facts, since: int, now: float) -> int:
     return max(moment for moment in (*known, *facts.points) if moment <= now)
 
 
-def missed_span(job: Job, since: int, after: int, point: int, now: float) -> Span | None:
+def missed_span(job: Job, since: int, after: int, point: int, now: float, gap: int = SHORTEST_GAP) -> Span | None:
     """Return the points after a moment that passed without a slice, now that `point` has one; None where none did.
 
-    `point` is one of them where it is late by more than MISSED_AFTER.
+    `point` is one of them where it is late by more than MISSED_AFTER. Points of less than `gap` seconds are none.
     """
     until = point if now - point > MISSED_AFTER else point - 1
     found, anchor = list[int](), _moment(since)
@@ -150,7 +150,7 @@ def missed_span(job: Job, since: int, after: int, point: int, now: float) -> Spa
     while ahead and ahead.timestamp() <= until and len(found) < MOST_COUNTED:
         found.append(int(ahead.timestamp()))
         ahead = next_of(job, ahead, anchor)
-    if not found or now - found[0] < SHORTEST_GAP:
+    if not found or now - found[0] < gap:
         return None
     last = last_of(job, _moment(until), anchor)
     return Span(found[0], int(last.timestamp()) if last else found[-1], len(found))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.checkpoint import hold
-from scheduler.due import Plan, Span, idle_since, is_missed, missed_span, owed_point, plan_job
+from scheduler.due import SHORTEST_GAP, Plan, Span, idle_since, is_missed, missed_span, owed_point, plan_job
 from scheduler.errors import CheckpointMoved, JobDisabled, ProgramFault, ResumedError
 from scheduler.files import check_folder, make_folder
 from scheduler.job import Job
@@ -34,7 +34,7 @@ class Turn:
     """A job that may run: whether it owes a slice now, for which point, since when it has its schedule (UTC seconds).
 
     A slice that is asked for by hand has no point. Points from `idle` to `asked`, when it was asked whether the job is
-    due (UTC seconds), were missed. `tools` come beside those of `read:`.
+    due (UTC seconds), were missed, unless all are younger than `gap` seconds. `tools` come beside those of `read:`.
     """
 
     plan: Plan
@@ -43,6 +43,7 @@ class Turn:
     point: int | None = None
     idle: int | None = None
     asked: float = 0
+    gap: int = SHORTEST_GAP
     tools: tuple[Tool, ...] = ()
 
 
@@ -153,7 +154,7 @@ def made_up(turn: Turn) -> dict[str, Any] | None:
     if turn.point is None or turn.idle is None:
         return None
     job = turn.plan.job
-    span = missed_span(job, turn.since, turn.idle, turn.point, turn.asked)
+    span = missed_span(job, turn.since, turn.idle, turn.point, turn.asked, turn.gap)
     if span is None:
         return None
     return _missed_event(job, span, turn.asked) if not job.catch_up else {"event": "made_up", **_told(span)}

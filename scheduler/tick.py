@@ -12,7 +12,7 @@ from typing import Any
 from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.checkpoint import Checkpoint, hold
-from scheduler.due import Plan, model_of, order_of, private_paths
+from scheduler.due import MISSED_AFTER, SHORTEST_GAP, Plan, model_of, order_of, private_paths
 from scheduler.errors import EntryRefused, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.owed import HASTE, Result, Turn, as_refusal, count_missed, made_up, select
@@ -55,15 +55,25 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
 
 
 def run_due(
-    job: Job, job_file: JobFile, environ: Mapping[str, str], tell: Tell, stopped: Stopped, *, by_hand: bool = False
+    job: Job,
+    job_file: JobFile,
+    environ: Mapping[str, str],
+    tell: Tell,
+    stopped: Stopped,
+    *,
+    by_hand: bool = False,
+    gap: int = SHORTEST_GAP,
 ) -> Result:
-    """Run one slice of a job if it is due, or asked for by hand, and nothing has stopped the program."""
+    """Run one slice of a job if it is due, or asked for by hand, and nothing has stopped the program.
+
+    What passed within `gap` seconds was not missed.
+    """
     [chosen] = select([job], job_file.live, time.time(), tell, by_hand=by_hand)
     if isinstance(chosen, Result):
         return chosen
     if not chosen.due or stopped():
         return Result(job=job.id, plan=chosen.plan)
-    return take_turn(chosen, job_file, environ, tell)
+    return take_turn(replace(chosen, gap=gap), job_file, environ, tell)
 
 
 def _finished(plan: Plan, emit: Callable[[dict[str, Any]], object]) -> State | None:
@@ -134,7 +144,10 @@ def tick(
             yield chosen
 
     def run(job: Job) -> Result | None:  # asked anew, for it may have waited long for its worker
-        return None if stopped() else run_due(job, job_file, environ, tell, stopped, by_hand=by_hand)
+        if stopped():
+            return None
+        # Cron calls once a minute, so points that are closer to each other are not missed by it.
+        return run_due(job, job_file, environ, tell, stopped, by_hand=by_hand, gap=MISSED_AFTER)
 
     if queued := due + locked:
         with ThreadPoolExecutor(min(job_file.max_parallel, len(queued))) as pool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from pathlib import Path
 
 import pytest
+import time_machine
 
-from scheduler.starter import cron_line
+from scheduler.starter import cron_line, start
 from tests.cron_proof import EXPECTED, adapted
+from tests.test_bad_input import ran
 
 PATHS = ("/opt/venv/bin/resumed", "/srv/jobs/config/jobs.yaml")
 
@@ -43,3 +46,14 @@ def test_a_percent_sign_does_not_end_the_line_for_cron() -> None:
 )
 def test_the_proof_tells_complaints_of_cron_from_its_everyday_lines(line: str, expected: bool) -> None:
     assert bool(EXPECTED.search(line)) == expected
+
+
+def test_a_schedule_finer_than_cron_s_minute_misses_nothing_by_it(tmp_path: Path) -> None:
+    config = start(tmp_path).config
+    now = time.time()
+    for minute in range(3):
+        with time_machine.travel(now + 60 * minute + minute % 2, tick=True):  # cron is a second late at times
+            told = ran("--config", config, "tick")
+            assert (told.code, told.out, told.err) == (0, "", "")
+    with time_machine.travel(now + 120, tick=True):
+        assert "done" in ran("--config", config, "show", "shipping-question", "--json").out

@@ -175,6 +175,8 @@ def test_the_printed_unit_says_what_the_shipped_one_says() -> None:
 def test_systemd_reads_each_word_as_it_was_written(tmp_path: Path) -> None:
     text = starter.unit_text(["/bin/a b"], Path('/x/50% $X "y" \\z/jobs.yaml'), system=True)
     (line,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
+    assert line.count("%") == line.count("%%") * 2 == 2
+    assert line.count("$") == line.count("$$") * 2 == 2
     words = shlex.split(line.replace("%%", "%").replace("$$", "$"))
     assert words == ["/bin/a b", "--config", '/x/50% $X "y" \\z/jobs.yaml', "daemon"]
 
