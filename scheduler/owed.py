@@ -16,7 +16,7 @@ from scheduler.files import check_folder, make_folder
 from scheduler.job import Job
 from scheduler.ledger import Ledger, ledger_of
 from scheduler.owner import is_alive
-from scheduler.roster import Facts, Seen, add_to_tally, note, read_acted, read_facts, read_seen
+from scheduler.roster import MISSED, Facts, Seen, count_up, note, read_acted, read_facts, read_seen
 from scheduler.state import State, is_final, utc
 from scheduler.tools import Tool
 
@@ -25,8 +25,6 @@ Stopped = Callable[[], bool]
 
 # The final word on a job that its owner let rest.
 DISABLED = "disabled"
-# The row of the tally that counts missed points.
-MISSED = "missed"
 # For how long a ledger that is locked may hold up the jobs of other folders.
 HASTE = 0.1
 
@@ -142,7 +140,7 @@ def _turn(
         span = missed_span(job, seen.since, idle, point, now) or Span(point, point, 1)
         with ledger.writing(wait) as tx:
             note(tx, plan.sighting, point)
-            add_to_tally(tx, MISSED, span.count)
+            count_up(tx, MISSED, span.count)
         tell(job.id, _missed_event(job, span, now))
     return Turn(plan=plan, since=point)
 
@@ -161,7 +159,7 @@ def made_up(turn: Turn) -> dict[str, Any] | None:
 def count_missed(plan: Plan, number: int) -> None:
     """Count points that a slice made up for; what keeps the ledger from it never touches the slice."""
     with contextlib.suppress(ResumedError), ledger_of(plan.path.parent).writing() as tx:
-        add_to_tally(tx, MISSED, number)
+        count_up(tx, MISSED, number)
 
 
 def _missed_event(job: Job, span: Span, now: float) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Every function here is a part of a transaction that the caller opens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from scheduler.columns import read_row
 from scheduler.database import Connection
@@ -18,6 +18,9 @@ from scheduler.text import storable
 
 # A process that read its clock before another one, and the ledger after it, finds rows of a moment ago in the future.
 CLOCK_SLACK = 60
+
+# Names of `tally`: how often something happened, and when `tick` last ended (UTC seconds).
+MISSED, RELOAD_FAILURES, LAST_TICK = "missed", "reload_failures", "last_tick"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +92,33 @@ def read_acted(tx: Connection, key: str) -> int:
     return row[0] if row else 0
 
 
-def add_to_tally(tx: Connection, name: str, number: int) -> None:
-    """Add to what is counted in this ledger under a name, for ever."""
-    tx.execute(
-        "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET count = count + excluded.count",
-        (name, number),
-    )
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What a daemon last said of itself, `at` that time (UTC seconds).
+
+    `digest` is that of the jobs.yaml in force, `loaded_at` when it came into force, `tried` that of the newest that was
+    looked at ("" where it could not be read), `fault` why that one is not in force.
+    """
+
+    version: str
+    digest: str
+    loaded_at: int
+    max_parallel: int
+    tried: str
+    fault: str
+    at: int
 
 
-def claim_daemon(tx: Connection, config: str, owner: Owner, now: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The daemon of a jobs.yaml: its process, since when it runs (UTC seconds), its last pulse."""
+
+    owner: Owner
+    since: int
+    pulse: Pulse | None
+
+
+def claim_daemon(tx: Connection, config: str, owner: Owner, since: int) -> None:
     """Enter this process as the daemon of a jobs.yaml. Raises DaemonRunning while another one lives."""
     config = storable(config)
     row = read_row(tx, "SELECT pid, start, boot, since FROM daemon WHERE config = ?", (config,))
@@ -105,13 +126,44 @@ def claim_daemon(tx: Connection, config: str, owner: Owner, now: int) -> None:
         other = Owner(*row[:3])
         if other != owner and is_alive(other):
             raise DaemonRunning(config=config, pid=other.pid, since=utc(row[3]))
-    tx.execute("REPLACE INTO daemon VALUES (?, ?, ?, ?, ?)", (config, owner.pid, owner.start, owner.boot, now))
+    tx.execute("REPLACE INTO daemon VALUES (?, ?, ?, ?, ?)", (config, owner.pid, owner.start, owner.boot, since))
+
+
+def write_pulse(tx: Connection, config: str, pulse: Pulse) -> None:
+    """Put down what the daemon of a jobs.yaml says of itself, in place of what it said before."""
+    values = [value if isinstance(value, int) else storable(value) for value in astuple(pulse)]
+    tx.execute(
+        "REPLACE INTO pulse (config, version, digest, loaded_at, max_parallel, tried, fault, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (storable(config), *values),
+    )
 
 
 def release_daemon(tx: Connection, config: str, owner: Owner) -> None:
-    """Take this process's entry away."""
+    """Take this process's entry away, and what it said of itself."""
     mine = (storable(config), owner.pid, owner.start)
-    tx.execute("DELETE FROM daemon WHERE config = ? AND pid = ? AND start = ?", mine)
+    if tx.execute("DELETE FROM daemon WHERE config = ? AND pid = ? AND start = ?", mine).rowcount:
+        tx.execute("DELETE FROM pulse WHERE config = ?", mine[:1])
+
+
+def read_daemon(tx: Connection, config: str) -> Entry | None:
+    """Return the daemon that is entered for a jobs.yaml, whether its process lives or not."""
+    key = (storable(config),)
+    row = read_row(tx, "SELECT pid, start, boot, since FROM daemon WHERE config = ?", key)
+    query = "SELECT version, digest, loaded_at, max_parallel, tried, fault, at FROM pulse WHERE config = ?"
+    said = read_row(tx, query, key)
+    return Entry(Owner(*row[:3]), row[3], Pulse(*said) if said else None) if row else None
+
+
+def count_up(tx: Connection, name: str, times: int = 1) -> None:
+    """Count something that happened, for metrics."""
+    query = "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET count = count + excluded.count"
+    tx.execute(query, (name, times))
+
+
+def set_tally(tx: Connection, name: str, value: int) -> None:
+    """Store a number in place of the one before."""
+    tx.execute("REPLACE INTO tally VALUES (?, ?)", (name, value))
 
 
 def read_facts(tx: Connection, key: str) -> Facts:
