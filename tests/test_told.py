@@ -124,7 +124,10 @@ def test_what_did_not_go_is_said_again_after_an_hour_and_what_went_is_not(memory
 
 def test_what_was_claimed_and_never_sent_for_a_crash_is_said_again(memory: Memory, tmp_path: Path) -> None:
     assert memory.end("x", "hook", "done", 10**9)
-    assert Memory(Ledger(tmp_path)).end("x", "hook", "done", 10**9 + HOUR)
+    assert memory.stand("y", "hook", ["a"], 10**9) == ["a"]
+    after = Memory(Ledger(tmp_path))
+    assert after.end("x", "hook", "done", 10**9 + HOUR)
+    assert after.stand("y", "hook", ["a"], 10**9 + HOUR) == ["a"]
 
 
 def test_what_happens_is_said_once_an_hour_for_each_reason(memory: Memory) -> None:
@@ -334,6 +337,15 @@ def test_a_failed_attempt_is_told_once_for_its_reason_and_progress_recovers(tick
         for _ in range(3):
             ticks.tick(code=0, after=HOUR)
         assert len(hooks.got) == 3
+
+
+def test_a_job_that_is_exhausted_after_it_failed_has_not_recovered(ticks: Ticks, hooks: Hooks, chat: Any) -> None:
+    chat.script = [OUTAGE]
+    write(ticks.project, chat.url, hooks, {"max_attempts": 2})
+    for _ in range(3):
+        ticks.tick("unblock", "local", code=None)
+        ticks.tick(after=600)
+    assert hooks.events == ["failed", "exhausted"]
 
 
 def test_an_answer_of_a_new_allowance_is_told_again(ticks: Ticks, hooks: Hooks, chat: Any) -> None:
