@@ -172,6 +172,7 @@ class Daemon:
             self._take_over(found)
         elif found is not None:
             self._herald.log_unreadable(found, "; the jobs of the last good file go on")
+            self._metrics.failed(self._file)
         self._manager.ready(self._status())
 
     def _show_life(self) -> None:

@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from scheduler.errors import LedgerDamaged, ResumedError
 from scheduler.files import check_folder, read_regular, translated
 from scheduler.findings import Finding, guarded, note, ok, wrong
 from scheduler.ground import check_file_system, check_locks, check_space
-from scheduler.inventory import Holding, openings_in, plans_of, read_flights, read_holdings, read_tasks
+from scheduler.inventory import Holding, faces_of, openings_in, plans_of, read_flights, read_holdings, read_tasks
 from scheduler.job import JobFile, Provider
 from scheduler.keys import read_headers, read_key
 from scheduler.ledger import NAME, ledger_rows
@@ -30,8 +30,8 @@ from scheduler.litter import check_modes, check_names
 from scheduler.owner import Owner, is_alive, program_version
 from scheduler.reader import peek
 from scheduler.report import problem_line
-from scheduler.roster import CLOCK_SLACK
-from scheduler.schedulers import DaemonRow, Pulse, check_schedulers
+from scheduler.roster import CLOCK_SLACK, Pulse, read_daemon
+from scheduler.schedulers import DaemonRow, check_schedulers
 from scheduler.state import MAX_STEPS, plain_task, utc
 
 BUILT_AFTER: Final = 1_767_225_600  # 2026-01-01: an earlier clock was never set
@@ -65,9 +65,10 @@ def examine(job_file: JobFile, environ: Mapping[str, str], root: Path = Path("/"
     for plan in plans_of(job_file):
         folder = folders.setdefault(plan.path.parent, Folder(path=plan.path.parent))
         folder.plans[plan.path.name] = plan
+    faces = faces_of(job_file)
     for folder in folders.values():
-        yield from guarded("folder", _folder(folder, job_file))
-    yield from _tasks(list(folders.values()), job_file)
+        yield from guarded("folder", _folder(folder, job_file, faces[folder.path].keys()))
+    yield from _tasks(list(folders.values()), faces)
     yield from _keys(job_file, environ)
     yield from _clock(max((folder.newest for folder in folders.values()), default=0))
     daemons = {daemon for folder in folders.values() for daemon in folder.daemons}
@@ -88,7 +89,7 @@ def _entries(job_file: JobFile) -> Iterator[Finding]:
     yield ok("zones", f"the data of {', '.join(sorted(zones)) or 'UTC'} is there")
 
 
-def _folder(folder: Folder, job_file: JobFile) -> Iterator[Finding]:
+def _folder(folder: Folder, job_file: JobFile, named: Collection[str]) -> Iterator[Finding]:
     path = folder.path
     if not os.path.lexists(path):
         yield note("folder", f"{path} does not exist yet; the first slice makes it")
@@ -102,15 +103,9 @@ def _folder(folder: Folder, job_file: JobFile) -> Iterator[Finding]:
     files = [NAME, *(NAME + suffix for suffix in ("-wal", "-shm"))]
     files += [name + suffix for name in (*folder.plans, *folder.openings) for suffix in ("", ".lock")]
     yield from guarded("permissions", check_modes(path, files))
-    named = {*folder.plans, *folder.openings, *_other_faces(path, job_file)}
-    yield from guarded("leftovers", check_names(path, named, folder.held))
+    yield from guarded("leftovers", check_names(path, {*named, *folder.openings}, folder.held))
     for plan in folder.plans.values() if folder.sqlite else ():
         yield from guarded(f"job {plan.job.id}", _checkpoint(plan, folder.digests.get(plan.path.name)))
-
-
-def _other_faces(folder: Path, job_file: JobFile) -> Iterator[str]:
-    """Name the checkpoints in this folder that jobs have once `live` is another."""
-    return (job.checkpoint.name for job in job_file.jobs.values() if job.checkpoint.parent in (folder, folder.parent))
 
 
 def _ledger(folder: Folder, job_file: JobFile) -> Iterator[Finding]:
@@ -146,11 +141,11 @@ def _read(folder: Folder, tx: Connection, job_file: JobFile) -> None:
             detail = f"the document of {key} does not match its digest"
             raise LedgerDamaged(path=folder.path / NAME, detail=detail)
         folder.digests[key] = stored
-    near = [job for job in job_file.series.values() if job.checkpoint.parent in (folder.path, folder.path.parent)]
-    folder.openings = openings_in(folder.held, near)
+    folder.openings = openings_in(folder.path, folder.held, job_file)
     rows = read_rows(tx, "SELECT config, pid, start, boot, since FROM daemon", ())
     folder.daemons = [DaemonRow(config, Owner(*owner), since) for config, *owner, since in rows]
-    folder.pulses = [Pulse(*row) for row in read_rows(tx, "SELECT config, version, digest, at, fault FROM pulse", ())]
+    entry = read_daemon(tx, str(job_file.path))
+    folder.pulses = [entry.pulse] if entry and entry.pulse else []
     ends = "SELECT coalesce(max(coalesce(ended_at, admitted_at)), 0) AS ended_at FROM admission"
     folder.newest = read_rows(tx, ends, ())[0][0]
     folder.sqlite = str(tx.execute("SELECT sqlite_version()").fetchone()[0])
@@ -165,18 +160,14 @@ def _checkpoint(plan: Plan, stored: str | None) -> Iterator[Finding]:
         yield note(f"job {plan.job.id}", f"{plan.path} is behind the ledger; the next tick puts it right")
 
 
-def _tasks(folders: list[Folder], job_file: JobFile) -> Iterator[Finding]:
+def _tasks(folders: list[Folder], faces: Mapping[Path, Mapping[str, str]]) -> Iterator[Finding]:
     """Find the tasks that have, or had, more than one checkpoint: each of them has its own four attempts."""
-    own = {plan.path: plan.job.id for folder in folders for plan in folder.plans.values()}
-    faces = {job.checkpoint.name: job.id for job in job_file.jobs.values()}
     groups: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
     for folder in folders:
         for key, plan in folder.plans.items():
             groups[plain_task(plan.job.task)].append((_spent(folder, key), plan.job.id, plan.job.id))
-        for key in folder.held.keys() - folder.plans.keys() - folder.openings:
-            owner = faces.get(key, "")  # of a job that is rehearsed now, and has its own file beside
-            if own.get(folder.path / key, owner) == "":
-                groups[plain_task(folder.tasks[key])].append((_spent(folder, key), str(folder.path / key), ""))
+        for key in folder.held.keys() - folder.openings - faces[folder.path].keys():
+            groups[plain_task(folder.tasks[key])].append((_spent(folder, key), str(folder.path / key), ""))
     twice = 0
     for members in groups.values():
         spent, first, _ = max(members, key=lambda member: member[0])

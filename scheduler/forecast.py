@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,7 @@ FAR_APART = (
     "its points are a day or more apart, and each is a slice of the same task, with one answer; "
     "for an answer at each of them write a series"
 )
+OVER = "not_after has passed; another one in jobs.yaml goes on with it"
 STAYS = (
     "{attempts} attempts were its limit once, and it stays exhausted though max_attempts is {limit}; "
     "a new allowance: resumed renew {job} --reason TEXT --confirm {job}"
@@ -54,16 +56,18 @@ def forecast(
     left = job.max_attempts if state is None else 0 if is_final(state) else max(0, job.max_attempts - state["attempts"])
     open_left = left if job.enabled else 0
     points, more = _ahead(job, since, now, days)
-    requests = open_left if days is None else _within(job, facts, open_left, since, now, now + days * DAY)
+    requests = _within(job, facts, open_left, since, now, now + days * DAY if days else math.inf)
     notes = [note] if note else []
     if job.enabled and left and _far_apart(job, since, now):
         notes.append(FAR_APART)
+    if left and job.not_after is not None and now > job.not_after:
+        notes.append(OVER)
     if state is not None and state["status"] == "exhausted" and state["attempts"] < job.max_attempts:
         notes.append(STAYS.format(attempts=state["attempts"], limit=job.max_attempts, job=job.id))
     outlook = Outlook(
         id=job.id,
         status=_status(state, job),
-        words=describe(job.schedule),
+        words=describe(job.schedule) + (", with jitter" if job.jitter else ""),
         timezone=job.timezone,
         checkpoint=str(plan.path),
         rehearsal=plan.rehearsal,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from scheduler.columns import read_rows
 from scheduler.database import Connection
@@ -69,7 +70,20 @@ def is_spent(job: Job, attempts: int) -> bool:
     return attempts >= job.max_attempts
 
 
-def openings_in(keys: Iterable[str], series: Iterable[Job]) -> set[str]:
-    """Return those file names that are openings of one of these series."""
-    patterns = [pattern_of(job) for job in series]
+def openings_in(folder: Path, keys: Iterable[str], job_file: JobFile) -> set[str]:
+    """Return those of a folder's file names that are openings of a series."""
+    patterns = [pattern_of(job) for job in job_file.series.values() if folder in _homes(job)]
     return {key for key in keys if any(pattern.fullmatch(key) for pattern in patterns)}
+
+
+def faces_of(job_file: JobFile) -> dict[Path, dict[str, str]]:
+    """Return, by folder and file name, whose each checkpoint is: a job's own, and that of its rehearsals."""
+    found: dict[Path, dict[str, str]] = {}
+    for job in job_file.jobs.values():
+        for folder in _homes(job):
+            found.setdefault(folder, {})[job.checkpoint.name] = job.id
+    return found
+
+
+def _homes(job: Job) -> set[Path]:
+    return {plan_job(job, live).path.parent for live in (True, False)}

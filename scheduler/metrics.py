@@ -6,6 +6,7 @@ whose name does not end in .prom.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections import Counter
@@ -21,10 +22,10 @@ from scheduler.errors import ExtraMissing, ResumedError
 from scheduler.files import translated
 from scheduler.inventory import is_spent, openings_in, plans_of, read_flights, read_holdings
 from scheduler.job import JobFile
-from scheduler.ledger import ledger_of, ledger_rows
-from scheduler.owed import as_refusal
+from scheduler.ledger import NAME, ledger_of, ledger_rows
+from scheduler.owed import HASTE, as_refusal
 from scheduler.owner import is_alive
-from scheduler.roster import LAST_TICK, set_tally
+from scheduler.roster import LAST_TICK, RELOAD_FAILURES, count_up, set_tally
 from scheduler.state import OUTCOMES
 from scheduler.text import storable
 
@@ -77,6 +78,12 @@ class MetricsFile:
         """Say that a slice has ended, so that the next look writes."""
         self._fresh = True
 
+    def failed(self, job_file: JobFile) -> None:
+        """Count a version of jobs.yaml that could not be taken over; a ledger that is locked costs the count alone."""
+        self._fresh = True
+        with contextlib.suppress(ResumedError):
+            _note_in(job_file, lambda tx: count_up(tx, RELOAD_FAILURES), HASTE)
+
     def look(self, job_file: JobFile) -> None:
         """Write if it is time; never raises."""
         if job_file.metrics is None or not (self._fresh or time.monotonic() - self._at >= EVERY):
@@ -97,13 +104,19 @@ def after_tick(job_file: JobFile, log: Log, *, ticked: bool) -> None:
     if job_file.metrics is None:
         return
     try:
-        folders = sorted({plan.path.parent for plan in plans_of(job_file)})
-        if ticked and folders:
-            with ledger_of(folders[0]).writing() as tx:
-                set_tally(tx, LAST_TICK, int(time.time()))
+        if ticked:
+            _note_in(job_file, lambda tx: set_tally(tx, LAST_TICK, int(time.time())))
         write(job_file)
     except Exception as error:
         log("warning", str(as_refusal(error)))
+
+
+def _note_in(job_file: JobFile, note: Callable[[Connection], None], wait: float | None = None) -> None:
+    """Write into one of the ledgers that there are, always the same one while they are."""
+    folders = sorted({plan.path.parent for plan in plans_of(job_file)})
+    for folder in [folder for folder in folders if (folder / NAME).exists()][:1]:
+        with ledger_of(folder).writing(wait) as tx:
+            note(tx)
 
 
 def write(job_file: JobFile) -> None:
@@ -160,8 +173,7 @@ def _of_folder(folder: Path, plans: dict[str, Plan], job_file: JobFile) -> Numbe
     for key, plan in plans.items():
         status, attempts = (held[key].status, held[key].attempts) if key in held else ("ready", 0)
         found.states[_state(plan, status, attempts, running=key in flying)] += 1
-    own = [job for job in job_file.series.values() if job.checkpoint.parent in (folder, folder.parent)]
-    for key in openings_in(held.keys() - plans.keys(), own):
+    for key in openings_in(folder, held.keys() - plans.keys(), job_file):
         found.states["running" if key in flying else held[key].status] += 1
     found.in_flight = len(flying)
     return found
@@ -233,7 +245,7 @@ def _families(numbers: Numbers) -> Iterator[Metric]:
     yield GaugeMetricFamily("resumed_notifications_failing", "Notifications whose last try failed.", numbers.untold)
     yield GaugeMetricFamily("resumed_ledgers_unreadable", "Ledgers that could not be counted.", numbers.unreadable)
     for name, text, moment in (
-        ("daemon_heartbeat", "When the daemon was last alive; absent while none has run.", numbers.heartbeat),
+        ("daemon_heartbeat", "When the daemon was last alive; absent while none runs.", numbers.heartbeat),
         ("last_tick", "When tick last ended; absent while none has run.", numbers.last_tick),
         ("last_attempt", "When an attempt was last admitted; absent before the first.", numbers.last_attempt),
     ):

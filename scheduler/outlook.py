@@ -63,9 +63,15 @@ def outlook_text(outlook: Outlook) -> str:
     return printable("\n".join(lines))
 
 
-def check_totals(outlooks: Sequence[Outlook], days: int | None) -> str:
-    """Return the last line of check: the most that all jobs together can send and cost."""
-    return f"in all: {_window(days)}at most {most_text([outlook.most for outlook in outlooks])}"
+def check_totals(outlooks: Sequence[Outlook], days: int | None, budget: int | None) -> str:
+    """Return the last line of check: the most that all jobs together can send and cost.
+
+    `budget` is how many requests each folder may send in a day; where it may be less than that, it is named.
+    """
+    each = [outlook.most for outlook in outlooks]
+    asked = sum(one.requests for one in each if not one.offline)
+    held = f"; budget.requests_per_day ({budget}) may hold some back" if budget is not None and asked > budget else ""
+    return f"in all: {_window(days)}at most {most_text(each)}{held}"
 
 
 def _window(days: int | None) -> str:

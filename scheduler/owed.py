@@ -16,8 +16,8 @@ from scheduler.files import check_folder, make_folder
 from scheduler.job import Job
 from scheduler.ledger import Ledger, ledger_of
 from scheduler.owner import is_alive
-from scheduler.roster import Facts, Seen, count_up, note, read_acted, read_facts, read_seen
-from scheduler.state import State, utc
+from scheduler.roster import MISSED, Facts, Seen, count_up, note, read_acted, read_facts, read_seen
+from scheduler.state import State, is_final, utc
 from scheduler.tools import Tool
 
 Tell = Callable[[str, dict[str, Any]], object]
@@ -25,8 +25,6 @@ Stopped = Callable[[], bool]
 
 # The final word on a job that its owner let rest.
 DISABLED = "disabled"
-# The row of the tally that counts missed points.
-MISSED = "missed"
 # For how long a ledger that is locked may hold up the jobs of other folders.
 HASTE = 0.1
 
@@ -35,8 +33,8 @@ HASTE = 0.1
 class Turn:
     """A job that may run: whether it owes a slice now, for which point, since when it has its schedule (UTC seconds).
 
-    A slice that is asked for by hand has no point. Points that passed after `idle` (UTC seconds) were missed. `tools`
-    come beside those of `read:`.
+    A slice that is asked for by hand has no point. Points from `idle` to `asked`, when it was asked whether the job is
+    due (UTC seconds), were missed. `tools` come beside those of `read:`.
     """
 
     plan: Plan
@@ -44,6 +42,7 @@ class Turn:
     due: bool = False
     point: int | None = None
     idle: int | None = None
+    asked: float = 0
     tools: tuple[Tool, ...] = ()
 
 
@@ -139,7 +138,7 @@ def _turn(
     with ledger.reading() as tx:
         idle = max(idle_since(job, facts, seen.since, now), read_acted(tx, plan.path.name))
     if not is_missed(job, point, now):
-        return Turn(plan=plan, since=seen.since, due=True, point=point, idle=idle)
+        return Turn(plan=plan, since=seen.since, due=True, point=point, idle=idle, asked=now)
     if point != seen.since:  # else told before; `since` stays on the points of an `every` schedule
         span = missed_span(job, seen.since, idle, point, now) or Span(point, point, 1)
         with ledger.writing(wait) as tx:
@@ -149,15 +148,15 @@ def _turn(
     return Turn(plan=plan, since=point)
 
 
-def made_up(turn: Turn, now: float) -> dict[str, Any] | None:
+def made_up(turn: Turn) -> dict[str, Any] | None:
     """Return the event of the points that were missed before the slice of this turn; None where none were."""
     if turn.point is None or turn.idle is None:
         return None
     job = turn.plan.job
-    span = missed_span(job, turn.since, turn.idle, turn.point, now)
+    span = missed_span(job, turn.since, turn.idle, turn.point, turn.asked)
     if span is None:
         return None
-    return _missed_event(job, span, now) if not job.catch_up else {"event": "made_up", **_told(span)}
+    return _missed_event(job, span, turn.asked) if not job.catch_up else {"event": "made_up", **_told(span)}
 
 
 def count_missed(plan: Plan, number: int) -> None:
@@ -196,7 +195,10 @@ def _facts(ledger: Ledger, plan: Plan, now: float, tell: Tell) -> Facts:
     with hold(plan.path) as held:
         state = held.load(lambda event: tell(plan.job.id, event))
         if state is not None:
-            held.recover(state, plan.job.max_attempts, now, lambda event: tell(plan.job.id, event))
+            most = plan.job.max_attempts
+            found = held.recover(state, most, now, lambda event: tell(plan.job.id, event))
+            if spent and is_final(found) and not is_final(state):
+                tell(plan.job.id, {"event": "closed", "attempts": found["attempts"], "of": most})
     with ledger.reading() as tx:
         return read_facts(tx, plan.path.name)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from scheduler.findings import Finding, note, ok, wrong
 from scheduler.job import JobFile
 from scheduler.owner import Owner, is_alive, program_version
+from scheduler.roster import Pulse
 from scheduler.starters import Starter, find_starters
 from scheduler.state import utc
 from scheduler.text import storable
@@ -21,17 +22,6 @@ class DaemonRow:
     config: str
     owner: Owner
     since: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pulse:
-    """What a daemon last wrote of itself: its version, the digest of what it loaded, when, and what it could not."""
-
-    config: str
-    version: str
-    digest: str
-    at: int
-    fault: str
 
 
 def check_schedulers(
@@ -47,7 +37,7 @@ def check_schedulers(
     for row in sorted(daemons, key=lambda row: row.since):
         yield from _daemon(row, mine, alive)
     if alive:
-        yield from _loaded([pulse for pulse in pulses if pulse.config == mine], job_file)
+        yield from _loaded(pulses, job_file)
     starters = find_starters(job_file.path, environ, root)
     active = [starter for starter in starters if starter.active]
     for starter in starters:

@@ -31,7 +31,7 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
     def emit(event: dict[str, Any]) -> None:
         nonlocal missed
         events.append(event["event"])
-        if event["event"] == "admitted" and (late := made_up(turn, time.time())):  # only now is it made up
+        if event["event"] == "admitted" and (late := made_up(turn)):  # only now is it made up
             missed = late["count"]
             tell(plan.job.id, late)
         tell(plan.job.id, event)

@@ -10,7 +10,22 @@ import pytest
 from tests.support import ChatServer, Hooks, Project, chat_server, hook_server
 
 # Those that start many programs come last, so that a small fault shows within seconds.
-LAST = ["trigger", "replies", "gateway", "kills", "damage", "races", "bad_input", "cron", "daemon", "readme"]
+LAST = [
+    "trigger",
+    "replies",
+    "gateway",
+    "kills",
+    "damage",
+    "races",
+    "bad_input",
+    "cron",
+    "daemon",
+    "status",
+    "systemd",
+    "edits",
+    "restarts",
+    "readme",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

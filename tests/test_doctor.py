@@ -26,6 +26,7 @@ from scheduler.ledger import NAME
 from scheduler.owner import program_version, this_process
 from tests.support import ROOT, ChatServer, Project, answer
 from tests.test_bad_input import KEY, mounted, ran
+from tests.test_rows import columns, spoil
 
 DEMO = {"task": "Greet", "provider": "demo", "schedule": "every 1s"}
 MOUNTINFO = """\
@@ -366,6 +367,46 @@ def test_a_job_that_is_rehearsed_does_not_meet_itself(
     assert not any("no job of this file" in line for line in notes(found))
 
 
+def test_files_of_one_name_in_two_folders_are_two(ticked: Project) -> None:
+    ticked.write_jobs(
+        {
+            "two": {**DEMO, "checkpoint": "apart/one.json"},
+            "three": {**DEMO, "task": "x", "checkpoint": "checkpoints/three.json"},
+        }
+    )
+    the_wrong(ticked, f"two has the task of {ticked.path('one')}, 1 of 4 spent")
+
+
+@pytest.mark.parametrize("folder", ["checkpoints", "link"])
+def test_the_openings_of_a_series_are_its_own(ticked: Project, folder: str) -> None:
+    (ticked.folder / "link").symlink_to("checkpoints")
+    jobs = {
+        f"w{day}": {**DEMO, "task": "Report", "checkpoint": f"{folder}/w-2026-11-{day}T0600Z.json"} for day in (23, 30)
+    }
+    ticked.write_jobs(jobs)
+    assert ran("--config", ticked.config, "tick").code == 0
+    the_wrong(ticked, "w30 has the task of w23")
+    series = {**DEMO, "task": "Report", "checkpoint": f"{folder}/w-{{opening}}.json"}
+    one = {**DEMO, "checkpoint": "checkpoints/one.json"}
+    ticked.write_jobs({"one": one, "w": {**series, "series": {"opens": "0 6 * * 1", "times": 9}}})
+    found = look(ticked)
+    assert wrongs(found) + notes(found) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [(table, column) for table, column in columns() if table in ("document", "admission", "orphan", "daemon", "pulse")],
+    ids=str,
+)
+def test_a_senseless_row_is_a_finding_at_most(ticked: Project, table: str, column: str) -> None:
+    folder, me = ticked.folder / "checkpoints", this_process()
+    sql(folder, "INSERT INTO daemon VALUES (?, ?, ?, ?, 1)", str(ticked.config), me.pid, me.start, me.boot)
+    sql(folder, "INSERT INTO pulse VALUES (?, '1', 'd', 1, 8, 'd', '', 1)", str(ticked.config))
+    sql(folder, "INSERT INTO orphan VALUES ('one.json', 1, 1, 1, 't', x'00')")
+    spoil(folder, table, column, "abc")
+    assert wrongs(look(ticked))
+
+
 # Who runs it.
 
 
@@ -434,7 +475,8 @@ def test_a_daemon_of_another_version_or_with_an_older_file_is_wrong(ticked: Proj
     folder, config = ticked.folder / "checkpoints", str(ticked.config)
     sql(folder, "INSERT INTO daemon VALUES (?, ?, ?, ?, ?)", config, me.pid, me.start, me.boot, now)
     digest = read_job_file(ticked.config).digest
-    sql(folder, "INSERT INTO pulse VALUES (?, ?, ?, ?, ?, '')", config, program_version(), digest, now, now)
+    row = (config, program_version(), digest, now, 8, digest, "", now)
+    sql(folder, "INSERT INTO pulse VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
     assert wrongs(look(ticked)) == []
     sql(folder, "UPDATE pulse SET version = '0.0.1'")
     the_wrong(ticked, "0.0.1", "start it again")

@@ -636,6 +636,27 @@ def test_points_a_day_apart_are_noted_once(tmp_path: Path, changed: dict[str, An
     assert len([note for note in outlook.notes if "series" in note]) == noted
 
 
+def test_what_moves_or_ends_the_points_is_named(tmp_path: Path) -> None:
+    one = job(checkpoint=tmp_path / "nightly.json", jitter=600)
+    outlook, _ = forecast(plan_job(one, live=False), job_file(one), {}, None)
+    assert outlook.words == "at 09:00 every day, with jitter"
+    over = job(checkpoint=tmp_path / "nightly.json", not_after=at("02 09:00"))
+    outlook, _ = forecast(plan_job(over, live=False), job_file(over), {}, None)
+    assert (outlook.points, outlook.last, outlook.most.requests) == ((), None, 0)
+    assert [note for note in outlook.notes if note.startswith("not_after has passed")]
+
+
+def test_points_have_their_offset_and_a_mark_after_a_clock_change(tmp_path: Path) -> None:
+    one = job(checkpoint=tmp_path / "nightly.json", timezone="Europe/Berlin", schedule="30 2 * * *")
+    with time_machine.travel(datetime(2026, 3, 27, 12, tzinfo=UTC), tick=False):
+        outlook, _ = forecast(plan_job(one, live=False), job_file(one), {}, 3)
+    assert [(point.isoformat(), mark) for point, mark in outlook.points] == [
+        ("2026-03-28T02:30:00+01:00", ""),
+        ("2026-03-29T03:00:00+02:00", "clock forward 1 h"),
+        ("2026-03-30T02:30:00+02:00", ""),
+    ]
+
+
 def test_an_owed_rehearsal_costs_nothing_and_a_live_job_by_its_window(tmp_path: Path) -> None:
     provider = dataclasses.replace(LOCAL, context_tokens=10_000, price=Price(input=1, output=1, currency="EUR"))
     one = job(checkpoint=tmp_path / "nightly.json", provider=provider)

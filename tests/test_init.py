@@ -162,6 +162,16 @@ def test_a_user_gets_the_lines_of_a_user_and_root_those_of_the_machine(tmp_path:
     assert "WantedBy=multi-user.target" in roots
 
 
+def test_the_printed_unit_says_what_the_shipped_one_says() -> None:
+    def settings(text: str) -> dict[str, str]:
+        return dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
+
+    printed = settings(starter.unit_text(["/usr/bin/env", "resumed"], Path("/etc/resumed/jobs.yaml"), system=True))
+    shipped = settings((ROOT / "config/resumed.service").read_text("utf-8"))
+    assert printed == {name: shipped[name] for name in printed}
+    assert {"Type", "WatchdogSec", "ExecReload", "RestartPreventExitStatus", "StartLimitBurst"} <= printed.keys()
+
+
 def test_systemd_reads_each_word_as_it_was_written(tmp_path: Path) -> None:
     text = starter.unit_text(["/bin/a b"], Path('/x/50% $X "y" \\z/jobs.yaml'), system=True)
     (line,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)

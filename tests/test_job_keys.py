@@ -212,7 +212,7 @@ def test_check_says_what_lies_ahead_and_what_it_can_cost(project: Project, comma
         "in all: within 2 days at most 2 requests, 4 offline requests at no cost, 200000 tokens, 0.7200 EUR\n"
     )
     assert (
-        "\nin all: at most 8 requests, 4 offline requests at no cost, 800000 tokens, 2.88 EUR\n" in command("check").out
+        "\nin all: at most 4 requests, 4 offline requests at no cost, 400000 tokens, 1.44 EUR\n" in command("check").out
     )
     project.live(chat.url, jobs)
     assert "2 requests; tokens and cost unknown without context_tokens and price" in command("check", "--days", "2").out

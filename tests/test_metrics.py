@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,12 @@ from scheduler.inventory import pattern_of
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME, ledger_of
 from scheduler.metrics import MetricsFile, count, write
-from scheduler.roster import MISSED, RELOAD_FAILURES, count_up
+from scheduler.roster import MISSED, RELOAD_FAILURES, Pulse, count_up, write_pulse
 from scheduler.state import OUTCOMES
 from tests.support import ROOT, ChatServer, Project, answer, tool_calls, wait_until
 from tests.test_bad_input import KEY, ran
 
+PULSE = Pulse(version="1", digest="d", loaded_at=5, max_parallel=8, tried="d", fault="", at=9)
 DEMO = {"task": "Greet", "provider": "demo"}
 
 
@@ -77,10 +79,10 @@ def test_tick_writes_what_happened(project: Project, chat: ChatServer) -> None:
         for _ in range(3):
             ran("--config", project.config, "run", "nightly")
             ran("--config", project.config, "unblock", "local")
+        assert "resumed_last_tick_timestamp_seconds" not in numbers(project)
+        ran("--config", project.config, "tick", "greet")
     finally:
         os.umask(old)
-    assert "resumed_last_tick_timestamp_seconds" not in numbers(project)
-    ran("--config", project.config, "tick", "greet")
     found = numbers(project)
     assert found["resumed_attempts_total live=true outcome=http_error"] == 1
     assert found["resumed_attempts_total live=true outcome=tool_calls"] == 1
@@ -132,10 +134,8 @@ def test_the_counters_of_the_daemon_are_those_of_the_ledgers(project: Project) -
             count_up(tx, MISSED, 2)
             count_up(tx, MISSED)
             count_up(tx, RELOAD_FAILURES)
-            tx.execute(
-                "INSERT INTO pulse VALUES (?, '1', 'd', 5, 8, 'd', '', ?)", (str(project.config), 1_000 + len(folder))
-            )
-            tx.execute("INSERT INTO pulse VALUES ('/other/jobs.yaml', '1', 'd', 5, 8, 'd', '', 9000)")
+            write_pulse(tx, str(project.config), replace(PULSE, at=1_000 + len(folder)))
+            write_pulse(tx, "/other/jobs.yaml", replace(PULSE, at=9000))
             tx.execute("INSERT INTO told VALUES ('one', 'c', 'm', 1, 1, 'refused')")
             delivery = ("one.json", 1, "0" * 64, 1, "f", "ann", 1, 1, "1", "b", "delivered", "", 1)
             tx.execute(f"INSERT INTO delivery VALUES ({', '.join('?' * 13)})", delivery)
@@ -161,6 +161,24 @@ def test_a_running_slice_is_in_flight_and_in_no_duration(project: Project, chat:
             process.kill()
     found = count(read_job_file(project.config))
     assert (found.in_flight, found.states["running"], found.states["ready"]) == (0, 0, 1)
+    chat.hold.set()
+    ran("--config", project.config, "run", "nightly")  # it ends the attempt of the process that is gone
+    found = count(read_job_file(project.config))
+    assert (found.attempts["interrupted", "1"], found.attempts["answered", "1"]) == (1, 1)
+    assert found.durations.total() == 1
+
+
+def test_a_slice_is_in_each_bucket_that_it_does_not_exceed(project: Project) -> None:
+    project.write_jobs(
+        {"greet": {**DEMO, "checkpoint": "checkpoints/greet.json"}}, metrics={"textfile": "resumed.prom"}
+    )
+    ran("--config", project.config, "tick")
+    with ledger_of(project.folder / "checkpoints").writing() as tx:
+        tx.execute("UPDATE admission SET ended_at = admitted_at + 5")
+    write(read_job_file(project.config))
+    found = numbers(project)
+    name = "resumed_slice_duration_seconds"
+    assert (found[f"{name}_bucket le=2.0"], found[f"{name}_bucket le=5.0"], found[f"{name}_sum"]) == (0, 1, 5)
 
 
 def test_the_openings_of_a_series_are_counted_and_other_files_are_not(project: Project) -> None:
@@ -238,6 +256,28 @@ def test_without_metrics_nothing_is_written_and_prometheus_not_loaded(project: P
     assert {path.name for path in project.folder.iterdir()} == {"jobs.yaml", "checkpoints"}
 
 
+def test_the_numbers_are_written_when_a_slice_ended_or_it_is_long_ago(project: Project) -> None:
+    project.write_jobs(
+        {"greet": {**DEMO, "checkpoint": "checkpoints/greet.json"}}, metrics={"textfile": "resumed.prom"}
+    )
+    job_file = read_job_file(project.config)
+    writer = MetricsFile(lambda level, message: pytest.fail(message))
+    for fresh, written in ((False, True), (False, False), (True, True)):
+        textfile(project).unlink(missing_ok=True)
+        if fresh:
+            writer.touch()
+        writer.look(job_file)
+        assert textfile(project).exists() == written
+
+
+def test_a_tick_of_one_job_makes_no_other_folder(project: Project) -> None:
+    jobs = {name: {**DEMO, "task": name, "checkpoint": f"{name}/x.json"} for name in ("a", "b")}
+    project.write_jobs(jobs, metrics={"textfile": "resumed.prom"})
+    assert ran("--config", project.config, "tick", "b").err == ""
+    assert not (project.folder / "a").exists()
+    assert "resumed_last_tick_timestamp_seconds" in numbers(project)
+
+
 def test_a_daemon_writes_after_a_slice(project: Project) -> None:
     job = {**DEMO, "schedule": "every 1h", "checkpoint": "checkpoints/greet.json"}
     project.write_jobs({"greet": job}, metrics={"textfile": "resumed.prom"})
@@ -245,7 +285,10 @@ def test_a_daemon_writes_after_a_slice(project: Project) -> None:
     with project.start("daemon") as daemon:
         try:
             wait_until(lambda: textfile(project).exists() and numbers(project)[done] == 1, 30, "the numbers")
-            textfile(project).unlink()
+            assert numbers(project)["resumed_daemon_heartbeat_timestamp_seconds"] > 1e9
+            project.write("jobs: {")
+            failures = "resumed_reload_failures_total"
+            wait_until(lambda: numbers(project)[failures] == 1, 30, "the count of a bad edit")
             daemon.send_signal(signal.SIGTERM)
             assert daemon.wait(60) == 0
         finally:
@@ -275,7 +318,7 @@ def test_the_readme_lists_each_metric(project: Project) -> None:
     )
     ran("--config", project.config, "tick")
     with ledger_of(project.folder / "checkpoints").writing() as tx:
-        tx.execute("INSERT INTO pulse VALUES (?, '1', 'd', 5, 9, '')", (str(project.config),))
+        write_pulse(tx, str(project.config), PULSE)
     write(read_job_file(project.config))
     found = {
         family.name + ("_total" if family.type == "counter" else "")

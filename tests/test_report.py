@@ -355,9 +355,11 @@ def test_what_lies_ahead_in_lines() -> None:
 
 def test_the_last_line_of_check_sums_up_what_all_jobs_can_send() -> None:
     some = [outlook(most=Most(requests=3, tokens=3000, amount=1.5, currency="EUR")), outlook(most=Most(requests=0))]
-    assert check_totals(some, 7) == "in all: within 7 days at most 3 requests, 3000 tokens, 1.50 EUR"
-    assert check_totals(some[1:], 1) == "in all: within 1 day at most 0 requests"
-    assert check_totals(some, None).startswith("in all: at most 3 requests")
+    assert check_totals(some, 7, None) == "in all: within 7 days at most 3 requests, 3000 tokens, 1.50 EUR"
+    assert check_totals(some[1:], 1, 0) == "in all: within 1 day at most 0 requests"
+    assert check_totals(some, None, 3).startswith("in all: at most 3 requests")
+    assert check_totals(some, None, 3).endswith("EUR")
+    assert check_totals(some, None, 2).endswith("1.50 EUR; budget.requests_per_day (2) may hold some back")
     assert "    within 1 day at most 3 requests" in outlook_text(outlook(days=1))
 
 

@@ -152,6 +152,9 @@ def test_a_file_that_cannot_be_read_is_told_beside_the_daemon_that_goes_on(
         found = project.run("status", code=78)
         assert f"DAEMON: process {daemon.process.pid}" in found.stdout
         assert re.search(f"^DAEMON: jobs.yaml .* is edited, not loaded: .*{problem}", found.stdout, re.MULTILINE)
+        told_as_json = json.loads(project.run("status", "--json", code=78).stdout)
+        assert (told_as_json["daemon"]["pid"], told_as_json["jobs"]) == (daemon.process.pid, [])
+        assert problem.partition(": ")[2] in told_as_json["problem"]
         daemon.wait_line("last good")
         project.config.unlink(missing_ok=True)
         by_rename(project.config, good)
@@ -393,11 +396,3 @@ def test_status_in_a_folder_that_is_gone_is_78(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert ran("--config", "jobs.yaml", "status", *form).code == 78
-
-
-def test_a_file_that_cannot_be_read_is_78_and_the_problem_is_told(project: Project) -> None:
-    project.write("jobs: {")
-    assert "line 2, column 1" in project.run("status", code=78).stderr
-    found = json.loads(project.run("status", "--json", code=78).stdout)
-    assert (found["jobs"], found["daemon"]) == ([], None)
-    assert "line 2, column 1" in found["problem"]

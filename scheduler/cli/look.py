@@ -73,7 +73,7 @@ def check(options: argparse.Namespace) -> int:
         if refusal is not None:
             log("error", f"job {job.id}: {refusal}", "blocked", job.id, reason=str(refusal))
             codes.append(exit_code(refusal))
-    print(check_totals(outlooks, options.days))
+    print(check_totals(outlooks, options.days, job_file.requests_per_day))
     for folder in open_folders(job_file):
         log("warning", f"other users can look into {folder}; keep it private: chmod 700 {folder}", "problem")
     return first_code(codes)
@@ -88,10 +88,8 @@ def status(options: argparse.Namespace) -> int:
         found = survey(load(options, quiet=True), os.environ)
     except ResumedError as error:
         found = unreadable(find_config(options, os.environ), error, os.environ)
-        if options.json:
-            print(survey_json(found))
-        elif found.daemon:
-            print("\n".join(daemon_lines(found.daemon)))
+        if found.daemon:
+            print(survey_json(found) if options.json else "\n".join(daemon_lines(found.daemon)))
         raise
     print(survey_json(found) if options.json else survey_table(found))
     return 0

@@ -27,17 +27,21 @@ UNIT: Final = """\
 Description=resumed, a scheduler for long LLM tasks
 After=network-online.target
 Wants=network-online.target
+StartLimitIntervalSec=300
+StartLimitBurst=5
 
 [Service]
 Type=notify
 NotifyAccess=main
 ExecStart={command}
 ExecReload=/bin/kill -HUP $MAINPID
+WatchdogSec=120
 UMask=0077
 Restart=on-failure
 RestartSec=30
 RestartPreventExitStatus=64 65 77 78
 TimeoutStopSec=100
+KillMode=mixed
 
 [Install]
 WantedBy={target}
