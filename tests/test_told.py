@@ -21,8 +21,11 @@ import time_machine
 
 from scheduler.cli import main
 from scheduler.errors import AccessRefused, NoStateFolder
+from scheduler.herald import Herald
 from scheduler.home import state_folder
+from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME, Ledger
+from scheduler.tick import tick
 from scheduler.told import DAY, HOUR, LOG, Memory
 from tests.support import Hooks, Project, answer, chat_server, tool_calls, wait_until
 
@@ -439,6 +442,56 @@ def test_a_rehearsal_says_so(ticks: Ticks, hooks: Hooks) -> None:
     assert hooks.last["rehearsal"] is True
 
 
+def test_a_block_that_ends_unseen_is_not_called_over(
+    ticks: Ticks, hooks: Hooks, chat: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCAL_KEY")
+    write(ticks.project, chat.url, hooks)
+    ticks.tick(code=65, after=60)
+    write(ticks.project, chat.url, hooks, {"schedule": "0 0 1 1 *"})  # not due: nobody looks for the key
+    ticks.tick(code=0, after=60)
+    assert hooks.events == ["blocked"]
+
+
+def test_a_daemon_reminds_once_a_day_and_tries_again_after_an_hour(
+    ticks: Ticks, hooks: Hooks, chat: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon asks neither a refused entry nor a final job again."""
+    monkeypatch.setattr("scheduler.herald.REMIND", 0)
+    project = ticks.project
+    bad = {"task": "", "checkpoint": "checkpoints/bad.json"}
+    channels = [{"webhook": hooks.url, "events": ["done", "blocked"]}]
+    project.live(chat.url, {"nightly": EACH_MINUTE, "bad": bad}, notify=channels)
+    job_file, lines = read_job_file(project.config), list[str]()
+
+    def log(_: str, message: str, /, *__: object, **___: object) -> None:
+        lines.append(message)
+
+    def reminded(after: float) -> list[str]:
+        """The events that a reminder sends, and the lines on the bad entry that it logs."""
+        ticks.clock.shift(after)
+        before = len(hooks.got)
+        herald.remind()
+        herald.close()
+        said, lines[:] = [line for line in lines if "job bad" in line], []
+        return hooks.events[before:] + ["log"] * len(said)
+
+    herald = Herald(job_file, os.environ, log, remembers=True)
+    herald.log_problems()
+    hooks.status = 500
+    for result in tick(job_file, os.environ, herald.tell):
+        herald.note(result)
+    herald.close()
+    assert sorted(hooks.events) == ["blocked", "done"]
+    lines.clear()
+    assert reminded(60) == []
+    hooks.status = 204
+    assert sorted(reminded(HOUR)) == ["blocked", "done"]
+    assert reminded(HOUR) == []
+    assert sorted(reminded(DAY)) == ["blocked", "log"]
+    assert reminded(60) == []
+
+
 # ---- notifications that fail
 
 
@@ -536,6 +589,20 @@ def test_a_daemon_says_that_a_job_runs_again_and_that_its_file_was_bad(
     text = log.read_text()
     assert text.count("job nightly: it runs again") == 1
     assert text.count("the jobs of the last good file go on") == 1
+
+
+@pytest.mark.parametrize(("most", "event"), [(1, "exhausted"), (4, "failed")])
+def test_an_attempt_whose_process_was_killed_is_told_by_the_next(
+    project: Project, hooks: Hooks, most: int, event: str
+) -> None:
+    with chat_server(held=True) as chat:
+        write(project, chat.url, hooks, {"schedule": "every 1h", "max_attempts": most})
+        with project.start("tick") as ticking:
+            chat.wait_for(1)
+            ticking.kill()
+        project.run("tick", code=None)
+    assert hooks.events == [event]
+    assert (hooks.last["outcome"], hooks.last["attempts"]) == ("interrupted", 1)
 
 
 def test_a_tick_that_is_ended_waits_no_longer_than_the_deadline_of_a_notification(
