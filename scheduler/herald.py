@@ -9,6 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from scheduler.report import problem_line
 from scheduler.state import utc
 from scheduler.text import storable
 from scheduler.told import LOG
+
+REMIND = 60.0
 
 
 class Herald:
@@ -40,6 +43,8 @@ class Herald:
         self._remembers = remembers
         self._said: dict[str, str] = {}
         self._unreadable = False
+        self._last: dict[str, Result] = {}
+        self._reminded_at = time.monotonic()
         self._happened: dict[str, list[Mapping[str, Any]]] = {}
         self._file = job_file
         self._places = Places(job_file.path, environ)
@@ -48,6 +53,7 @@ class Herald:
     def take_over(self, job_file: JobFile) -> None:
         """Tell of the jobs of this file from now on."""
         self._file = job_file
+        self._last = {}
         self._places = Places(job_file.path, self._environ)
         self._notifier.take_over(job_file, self._places)
 
@@ -82,6 +88,21 @@ class Herald:
                 self._log("warning", f"job {result.job}: {result.refusal}", "refused", result.job, **facts)
         with self._harmless(f"job {result.job}"):
             self._notifier.note(result, verdict, self._happened.pop(result.job, []))
+        if verdict in ("blocked", "done", "exhausted"):
+            self._last[result.job] = replace(result, state=None, ran=False)
+        elif verdict != "later":
+            self._last.pop(result.job, None)
+
+    def remind(self) -> None:
+        """Tell again, once a minute at most, what stands or did not go, where a day or an hour has passed since."""
+        if time.monotonic() - self._reminded_at < REMIND:
+            return
+        self._reminded_at = time.monotonic()
+        if self._remembers and not self._unreadable:
+            self.log_problems()
+        for name, result in list(self._last.items()):
+            if not result.final or name in self._notifier.unsent:
+                self.note(result)
 
     @contextlib.contextmanager
     def _harmless(self, who: str) -> Iterator[None]:

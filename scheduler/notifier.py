@@ -84,6 +84,7 @@ class Notifier:
         self._environ = environ
         self._log = log
         self._outbox = Outbox(environ)
+        self.unsent: set[str | None] = set()  # the jobs of which something did not go
         self.take_over(job_file, places)
 
     def take_over(self, job_file: JobFile, places: Places) -> None:
@@ -187,6 +188,8 @@ class Notifier:
         name = channel_name(channel)
 
         def ended(fault: str) -> None:
+            (self.unsent.add if fault else self.unsent.discard)(notice.job)
+
             def note(found: Place) -> bool:
                 if place is not None:
                     place.memory.sent(place.subject, name, matter, fault)

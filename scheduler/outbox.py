@@ -32,6 +32,8 @@ class Outbox:
             else:
                 ended(send(channel, message, self._environ, child, seconds))
 
+        if not self._queues:
+            self._until = float("inf")
         if channel not in self._queues:
             waiting = self._queues[channel] = queue.SimpleQueue()
             thread = threading.Thread(target=_serve, args=(waiting,), name="outbox", daemon=True)

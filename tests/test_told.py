@@ -21,8 +21,11 @@ import time_machine
 
 from scheduler.cli import main
 from scheduler.errors import AccessRefused, NoStateFolder
+from scheduler.herald import Herald
 from scheduler.home import state_folder
+from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME, Ledger
+from scheduler.tick import tick
 from scheduler.told import DAY, HOUR, LOG, Memory
 from tests.support import Hooks, Project, answer, chat_server, tool_calls, wait_until
 
@@ -124,7 +127,10 @@ def test_what_did_not_go_is_said_again_after_an_hour_and_what_went_is_not(memory
 
 def test_what_was_claimed_and_never_sent_for_a_crash_is_said_again(memory: Memory, tmp_path: Path) -> None:
     assert memory.end("x", "hook", "done", 10**9)
-    assert Memory(Ledger(tmp_path)).end("x", "hook", "done", 10**9 + HOUR)
+    assert memory.stand("y", "hook", ["a"], 10**9) == ["a"]
+    after = Memory(Ledger(tmp_path))
+    assert after.end("x", "hook", "done", 10**9 + HOUR)
+    assert after.stand("y", "hook", ["a"], 10**9 + HOUR) == ["a"]
 
 
 def test_what_happens_is_said_once_an_hour_for_each_reason(memory: Memory) -> None:
@@ -336,6 +342,15 @@ def test_a_failed_attempt_is_told_once_for_its_reason_and_progress_recovers(tick
         assert len(hooks.got) == 3
 
 
+def test_a_job_that_is_exhausted_after_it_failed_has_not_recovered(ticks: Ticks, hooks: Hooks, chat: Any) -> None:
+    chat.script = [OUTAGE]
+    write(ticks.project, chat.url, hooks, {"max_attempts": 2})
+    for _ in range(3):
+        ticks.tick("unblock", "local", code=None)
+        ticks.tick(after=600)
+    assert hooks.events == ["failed", "exhausted"]
+
+
 def test_an_answer_of_a_new_allowance_is_told_again(ticks: Ticks, hooks: Hooks, chat: Any) -> None:
     write(ticks.project, chat.url, hooks)
     for _ in range(2):
@@ -425,6 +440,56 @@ def test_a_rehearsal_says_so(ticks: Ticks, hooks: Hooks) -> None:
         ticks.tick(code=0, after=60)
     assert hooks.events == ["done"]
     assert hooks.last["rehearsal"] is True
+
+
+def test_a_block_that_ends_unseen_is_not_called_over(
+    ticks: Ticks, hooks: Hooks, chat: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCAL_KEY")
+    write(ticks.project, chat.url, hooks)
+    ticks.tick(code=65, after=60)
+    write(ticks.project, chat.url, hooks, {"schedule": "0 0 1 1 *"})  # not due: nobody looks for the key
+    ticks.tick(code=0, after=60)
+    assert hooks.events == ["blocked"]
+
+
+def test_a_daemon_reminds_once_a_day_and_tries_again_after_an_hour(
+    ticks: Ticks, hooks: Hooks, chat: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon asks neither a refused entry nor a final job again."""
+    monkeypatch.setattr("scheduler.herald.REMIND", 0)
+    project = ticks.project
+    bad = {"task": "", "checkpoint": "checkpoints/bad.json"}
+    channels = [{"webhook": hooks.url, "events": ["done", "blocked"]}]
+    project.live(chat.url, {"nightly": EACH_MINUTE, "bad": bad}, notify=channels)
+    job_file, lines = read_job_file(project.config), list[str]()
+
+    def log(_: str, message: str, /, *__: object, **___: object) -> None:
+        lines.append(message)
+
+    def reminded(after: float) -> list[str]:
+        """The events that a reminder sends, and the lines on the bad entry that it logs."""
+        ticks.clock.shift(after)
+        before = len(hooks.got)
+        herald.remind()
+        herald.close()
+        said, lines[:] = [line for line in lines if "job bad" in line], []
+        return hooks.events[before:] + ["log"] * len(said)
+
+    herald = Herald(job_file, os.environ, log, remembers=True)
+    herald.log_problems()
+    hooks.status = 500
+    for result in tick(job_file, os.environ, herald.tell):
+        herald.note(result)
+    herald.close()
+    assert sorted(hooks.events) == ["blocked", "done"]
+    lines.clear()
+    assert reminded(60) == []
+    hooks.status = 204
+    assert sorted(reminded(HOUR)) == ["blocked", "done"]
+    assert reminded(HOUR) == []
+    assert sorted(reminded(DAY)) == ["blocked", "log"]
+    assert reminded(60) == []
 
 
 # ---- notifications that fail
@@ -524,6 +589,20 @@ def test_a_daemon_says_that_a_job_runs_again_and_that_its_file_was_bad(
     text = log.read_text()
     assert text.count("job nightly: it runs again") == 1
     assert text.count("the jobs of the last good file go on") == 1
+
+
+@pytest.mark.parametrize(("most", "event"), [(1, "exhausted"), (4, "failed")])
+def test_an_attempt_whose_process_was_killed_is_told_by_the_next(
+    project: Project, hooks: Hooks, most: int, event: str
+) -> None:
+    with chat_server(held=True) as chat:
+        write(project, chat.url, hooks, {"schedule": "every 1h", "max_attempts": most})
+        with project.start("tick") as ticking:
+            chat.wait_for(1)
+            ticking.kill()
+        project.run("tick", code=None)
+    assert hooks.events == [event]
+    assert (hooks.last["outcome"], hooks.last["attempts"]) == ("interrupted", 1)
 
 
 def test_a_tick_that_is_ended_waits_no_longer_than_the_deadline_of_a_notification(
