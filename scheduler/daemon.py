@@ -6,11 +6,13 @@ Every decision is that of `tick`; here is only when it is asked.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -24,6 +26,7 @@ from scheduler.owed import HASTE, Result, Tell, open_folder, select
 from scheduler.owner import this_process
 from scheduler.report import problem_line
 from scheduler.roster import claim_daemon, release_daemon
+from scheduler.series import advance
 from scheduler.systemd import notify
 from scheduler.tick import run_due
 from scheduler.watch import WatchedFile
@@ -52,7 +55,9 @@ class Daemon:
         self._results: dict[str, Result] = {}
         self._said: dict[str, str] = {}
         self._versions: dict[Path, object] = {}
-        self._file = job_file
+        self._read = job_file
+        self._file = replace(job_file, jobs={})  # what is run: the openings of the series are among its jobs
+        self._opens_at = 0.0
         self._folders = _by_folder(job_file)
         self._clock = Clock(self._fire, log, job_file.max_parallel)
 
@@ -65,9 +70,10 @@ class Daemon:
         self._claim()
         try:
             self._clock.start()
-            self._log("info", f"{self._file.path}: {len(self._file.jobs)} jobs, max_parallel {self._file.max_parallel}")
-            self._refuse()
-            self._resync(self._file.jobs.values())
+            self._log(
+                "info", f"{self._read.path}: {len(self._read.entries)} jobs, max_parallel {self._file.max_parallel}"
+            )
+            self._switch(self._unfold(self._read))
             notify("READY=1", self._environ)
             self._watch()
         finally:
@@ -115,6 +121,7 @@ class Daemon:
             self._log("info" if isinstance(result.refusal, Later) else "warning", f"job {result.job}: {said}")
         if result.final and said != self._said.get(result.job):
             self._log("info", f"job {result.job}: it is {said}, and nothing more is sent")
+            self._opens_at = 0.0  # it may be an opening, after which its series is done or ended
         self._said[result.job] = said
         if result.final:
             self._clock.drop(result.job)
@@ -135,9 +142,12 @@ class Daemon:
             if abs(time.time() - time.monotonic() - offset) > DRIFT:
                 offset = time.time() - time.monotonic()
                 self._log("warning", "the clock was changed; every job is asked anew")
+                self._opens_at = 0.0
                 self._resync(self._file.jobs.values())
-            self._resync(self._file.jobs[name] for name in self._clock.ended() if name in self._file.jobs)
-            self._look_at_ledgers()
+            ended = self._clock.ended()
+            self._resync(self._file.jobs[name] for name in ended if name in self._file.jobs)
+            if self._look_at_ledgers() or ended or time.time() >= self._opens_at:
+                self._switch(self._unfold(self._read))
             if self._until_done and self._is_done():
                 return
 
@@ -146,16 +156,37 @@ class Daemon:
             self._log(problem.severity, problem_line(problem))
         if fresh.max_parallel != self._file.max_parallel:
             self._log("warning", f"max_parallel is {self._file.max_parallel} until the daemon is started again")
-        old, self._file, self._folders = self._file, fresh, _by_folder(fresh)
-        self._claim(HASTE)  # in most folders it stands since the start
-        for name in {*old.jobs, *old.refused} - set(fresh.jobs):
+        self._read = fresh
+        changed = self._switch(self._unfold(fresh))
+        self._log("info", f"{fresh.path}: read anew, {changed} jobs new or changed")
+
+    def _switch(self, fresh: JobFile) -> int:
+        """Go on with the jobs of another file, or of other openings; return how many are new or changed."""
+        old, self._file = self._file, fresh
+        if (folders := _by_folder(fresh)).keys() != self._folders.keys():
+            self._folders = folders
+            self._claim(HASTE)  # in most folders it stands since the start
+        self._folders = folders
+        for name in {*old.jobs, *old.series, *old.refused} - {*fresh.jobs, *fresh.series}:
             self._clock.drop(name)
             self._results.pop(name, None)
             self._said.pop(name, None)
         self._refuse()
         changed = [job for job in fresh.jobs.values() if old.jobs.get(job.id) != job or old.live != fresh.live]
         self._resync(changed)
-        self._log("info", f"{fresh.path}: read anew, {len(changed)} jobs new or changed")
+        return len(changed)
+
+    def _unfold(self, read: JobFile) -> JobFile:
+        """Open what is due of each series; return the file with the openings that are to be asked among its jobs."""
+        turnouts = advance(read.series.values(), read.live, time.time(), self._tell, wait=HASTE)
+        for turnout in turnouts:
+            self._note(turnout.result)
+        wrong = [turnout.result.refusal for turnout in turnouts if turnout.result.refusal]
+        ahead = [time.time() + (POLL if isinstance(refusal, Later) else SOON.seconds) for refusal in wrong]
+        ahead += [turnout.next_point.timestamp() for turnout in turnouts if turnout.next_point]
+        self._opens_at = min(ahead, default=math.inf)
+        opened = {job.id: job for turnout in turnouts for job in turnout.jobs}
+        return replace(read, jobs={**read.jobs, **opened})
 
     def _refuse(self) -> None:
         for name, problem in self._file.refused.items():
@@ -177,8 +208,9 @@ class Daemon:
             with contextlib.suppress(ResumedError), ledger_of(folder).writing() as tx:
                 release_daemon(tx, str(self._file.path), this_process())
 
-    def _look_at_ledgers(self) -> None:
-        """Ask the jobs of a folder anew once another process has written to its ledger."""
+    def _look_at_ledgers(self) -> bool:
+        """Ask the jobs of a folder anew once another process has written to its ledger; tell whether one has."""
+        written = False
         for folder, jobs in self._folders.items():
             version: object
             try:
@@ -188,11 +220,13 @@ class Daemon:
             if self._versions.get(folder) != version:  # the first look too: a write may have come since the resync
                 self._versions[folder] = version
                 self._resync(jobs)
+                written = True
+        return written
 
     # The end.
 
     def _is_done(self) -> bool:
-        names = {*self._file.jobs, *self._file.refused}
+        names = {*self._file.jobs, *self._file.series, *self._file.refused}
         return not self._running and all(_is_over(self._results.get(name)) for name in names)
 
     def _catch_signals(self) -> None:
@@ -233,10 +267,11 @@ class Daemon:
 
 
 def _by_folder(job_file: JobFile) -> dict[Path, list[Job]]:
-    """Return the jobs of each folder whose ledger they use."""
+    """Return the jobs of each folder whose ledger they or a series use."""
     folders: dict[Path, list[Job]] = {}
-    for job in job_file.jobs.values():
-        folders.setdefault(plan_job(job, job_file.live).path.parent, []).append(job)
+    for job in job_file.entries:
+        members = folders.setdefault(plan_job(job, job_file.live).path.parent, [])
+        members += [] if job.series else [job]
     return folders
 
 

@@ -8,11 +8,12 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     ├── AccessRefused       the system or its modes say no: PermissionRefused, WrongUser, WritableByOthers
     ├── StorageRefused      the disk says no: DiskFull, ReadOnlyStorage, StorageFailed
     ├── Later               nothing was counted, and it will be due again by itself:
-    │                       CheckpointBusy, LedgerBusy, ProviderResting, BudgetSpent, PointTaken, DaemonRunning
+    │                       CheckpointBusy, LedgerBusy, ProviderResting, BudgetSpent, PointTaken, NotOpened,
+    │                       DaemonRunning
     ├── Blocked             nothing was counted, and a person must act:
     │                       EntryRefused, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged, StateStale,
     │                       LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused, ProviderNotReady,
-    │                       ProviderRefusing, RequestRefused, SourceRefused
+    │                       ProviderRefusing, RequestRefused, SeriesEnded, SourceRefused
     ├── ProgramFault        a fault of this program itself
     ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
     └── AskFailed           the attempt was spent, and no usable reply came
@@ -127,6 +128,12 @@ class PointTaken(Later):
     point: str
 
 
+class NotOpened(Later):
+    """this series has no opening yet; the next point at which one can open: {point}"""
+
+    point: str
+
+
 class Blocked(ResumedError):
     """Not until a person acts; nothing was counted."""
 
@@ -232,6 +239,15 @@ class RequestRefused(Blocked):
     """the request cannot be sent: {reason}"""
 
     reason: str
+
+
+class SeriesEnded(Blocked):
+    """its opening {opening} is {status}, and no other one opens until that one is answered; a person can give it a new
+    allowance: resumed renew {opening} --reason TEXT --confirm {opening}
+    """
+
+    opening: str
+    status: str
 
 
 class SourceRefused(Blocked):

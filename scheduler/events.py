@@ -18,8 +18,10 @@ def event_line(job: str, event: Mapping[str, Any]) -> str:
 def event_level(event: Mapping[str, Any]) -> str:
     """Return `warning` for what a person may want to act on, else `info`."""
     failed = event["event"] == "settled" and (event["outcome"] not in PROGRESS or event["status"] == "exhausted")
-    return "warning" if failed or event["event"] in ("put_back", "interrupted", "missed") else "info"
+    return "warning" if failed or event["event"] in _WARNINGS else "info"
 
+
+_WARNINGS = ("put_back", "interrupted", "missed", "made_up", "skipped")
 
 _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "admitted": lambda event: (
@@ -38,8 +40,18 @@ _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "retaken": lambda _: "task or model changed before the first attempt; the new ones are taken",
     "missed": lambda event: f"the point {event['point']} was missed, and catch_up is false; it is skipped",
+    "opened": lambda event: f"opening {event['opening']} is open, {event['number']} of {event['times']}",
+    "made_up": lambda event: f"missed while nothing ran: {_span(event)}; one opening makes up for the newest point",
+    "skipped": lambda event: (
+        f"skipped, and never opened later: {_span(event)}; opening {event['opening']} is not answered yet"
+    ),
     "settled": lambda event: _settled(event),
 }
+
+
+def _span(event: Mapping[str, Any]) -> str:
+    first, last = event["first"], event["last"]
+    return f"the point {last}" if first == last else f"the points from {first} to {last}"
 
 
 def _settled(event: Mapping[str, Any]) -> str:

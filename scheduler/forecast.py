@@ -14,10 +14,12 @@ from scheduler.errors import ProviderNotReady, ResumedError
 from scheduler.files import check_can_write, check_folder
 from scheduler.job import Job, JobFile
 from scheduler.keys import read_key
-from scheduler.ledger import NAME
-from scheduler.outlook import Outlook, change_mark
+from scheduler.ledger import NAME, ledger_rows
+from scheduler.openings import Course, calendar, opening_name, plan_opening, read_course, terms
+from scheduler.outlook import Outlook, SeriesOutlook, change_mark
 from scheduler.points import next_of
 from scheduler.roster import Facts
+from scheduler.series import ended
 from scheduler.state import State, is_final
 from scheduler.survey import check_next, look
 from scheduler.trigger import clock_change, describe
@@ -54,6 +56,49 @@ def forecast(
         note=note,
     )
     return outlook, refusal
+
+
+def series_forecast(
+    plan: Plan, job_file: JobFile, environ: Mapping[str, str], days: int | None
+) -> tuple[SeriesOutlook, ResumedError | None]:
+    """Return what lies ahead of a series, and what would block its opening, or else the next one, now."""
+    pattern, now = plan.job, time.time()
+    course, refusal = _course(plan, int(now))
+    note = ""
+    repeats, count = terms(pattern), course.newest.number if course.newest else 0
+    names = [one.opening for one in course.unanswered] or [opening_name(repeats.opens, int(now))]
+    open_ones = []
+    for name in names:
+        outlook, found = forecast(plan_opening(plan, name), job_file, environ, None)
+        refusal, note = refusal or found, note or outlook.note
+        open_ones += [(outlook.id, outlook.left)] if course.unanswered else []
+    left = max(0, repeats.times - count)
+    points, more = _ahead(calendar(pattern), course.since, now, days)
+    outlook_of_all = SeriesOutlook(
+        id=pattern.id,
+        words=describe(repeats.opens),
+        slices=describe(pattern.schedule),
+        timezone=pattern.timezone,
+        checkpoint=str(plan.path),
+        rehearsal=plan.rehearsal,
+        left=left,
+        times=repeats.times,
+        max_attempts=pattern.max_attempts,
+        open=open_ones,
+        points=points[:left],
+        more=more and left > len(points),
+        note=note,
+    )
+    return outlook_of_all, refusal or ended(pattern, course)
+
+
+def _course(plan: Plan, now: int) -> tuple[Course, ResumedError | None]:
+    """Return how far a series is; that of a new one, and why, where it cannot be read."""
+    try:
+        with ledger_rows(plan.path.parent) as tx:
+            return (read_course(tx, plan, now) if tx else Course.new(now)), None
+    except ResumedError as error:
+        return Course.new(now), error
 
 
 def _past(plan: Plan, now: float) -> tuple[State | None, Facts, int, ResumedError | None]:
@@ -100,7 +145,7 @@ def _refusal(
 
 def open_folders(job_file: JobFile) -> list[Path]:
     """Return the checkpoint folders that other users can look into."""
-    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.jobs.values()})
+    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.entries})
     return [folder for folder in folders if os.path.lexists(folder) and folder.stat().st_mode & 0o055]
 
 

@@ -28,6 +28,25 @@ class Outlook:
     note: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesOutlook:
+    """What check tells of a series; `open` pairs each opening without an answer with the requests that it has left."""
+
+    id: str
+    words: str
+    slices: str
+    timezone: str
+    checkpoint: str
+    rehearsal: bool
+    left: int
+    times: int
+    max_attempts: int
+    open: Sequence[tuple[str, int]]
+    points: Sequence[tuple[datetime, str]]
+    more: bool
+    note: str
+
+
 def change_mark(before: timedelta, after: timedelta) -> str:
     """Say what the clock of a zone did, from one UTC offset to the other."""
     hours = (after - before).total_seconds() / 3600
@@ -50,10 +69,31 @@ def outlook_text(outlook: Outlook) -> str:
     lines = [f"{outlook.id}: {outlook.words} ({outlook.timezone}); {requests}"]
     lines.append(f"    checkpoint {outlook.checkpoint}{' (REHEARSAL)' if outlook.rehearsal else ''}")
     if outlook.left:
-        shown = [f"{point.isoformat(' ', 'seconds')}{f'  <- {mark}' if mark else ''}" for point, mark in outlook.points]
-        lines += [f"    next {text}" for text in shown or ["none: no point lies ahead"]]
+        lines += _point_lines("next", outlook.points)
     if outlook.left and outlook.more:
         lines.append(f"    ... and more; {len(outlook.points)} are shown")
     if outlook.note:
         lines.append(f"    note: {outlook.note}")
     return printable("\n".join(lines))
+
+
+def series_text(outlook: SeriesOutlook) -> str:
+    """Return the lines of check for a series."""
+    most = outlook.left * outlook.max_attempts + sum(left for _, left in outlook.open)
+    requests = f"{outlook.left} of {outlook.times} openings left, at most {most} requests"
+    lines = [f"{outlook.id}: opens {outlook.words} ({outlook.timezone}); {requests}"]
+    mark = " (REHEARSAL)" if outlook.rehearsal else ""
+    lines.append(f"    checkpoint {outlook.checkpoint}{mark}; slices of each opening: {outlook.slices}")
+    lines += [f"    open {name}: {left} of {outlook.max_attempts} requests left" for name, left in outlook.open]
+    if outlook.left:
+        lines += _point_lines("next opening", outlook.points)
+    if outlook.more:
+        lines.append(f"    ... and more; {len(outlook.points)} are shown")
+    if outlook.note:
+        lines.append(f"    note: {outlook.note}")
+    return printable("\n".join(lines))
+
+
+def _point_lines(what: str, points: Sequence[tuple[datetime, str]]) -> list[str]:
+    shown = [f"{point.isoformat(' ', 'seconds')}{f'  <- {mark}' if mark else ''}" for point, mark in points]
+    return [f"    {what} {text}" for text in shown or ["none: no point lies ahead"]]

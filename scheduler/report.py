@@ -35,6 +35,25 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesRow:
+    """What status tells of a series: how many openings there were, may be, and are answered, and the rows of some.
+
+    `state` is that of the newest, the last of `openings`; `exhausted` names those that are.
+    """
+
+    id: str
+    state: JobState = "ready"
+    number: int = 0
+    times: int
+    answered: int = 0
+    exhausted: Sequence[str] = ()
+    next_opening: str | None = None
+    reason: str | None = None
+    rehearsal: bool = False
+    openings: Sequence[JobRow] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestRow:
     """A provider (or one model of it) that is left alone, in the ledger of one folder."""
 
@@ -53,6 +72,7 @@ class Survey:
     live: bool
     jobs: Sequence[JobRow]
     rests: Sequence[RestRow]
+    series: Sequence[SeriesRow] = ()
 
 
 def problem_line(problem: Problem) -> str:
@@ -75,12 +95,15 @@ def edited_since(row: JobRow) -> JobRow:
     return replace(row, answer=None, reason='task edited since; "resumed show" has the old task and its answer')
 
 
-def survey_table(survey: Survey) -> str:
-    """Return the status table: rests first, then a line a job."""
+def survey_table(survey: Survey, *, unfolded: bool = False) -> str:
+    """Return the status table: rests first, then a line a job and a series; `unfolded` adds one an opening."""
     lines = [f"{printable(survey.config)}  ({live_words(survey.live)})"]
     lines += [_rest_line(rest) for rest in survey.rests]
     header = ("JOB", "STATE", "ATTEMPTS", "LAST OUTCOME", "NEXT POINT", "REASON OR ANSWER")
-    lines.append(table([header, *(_cells(row) for row in survey.jobs)]))
+    cells = [_cells(row) for row in survey.jobs]
+    for series in survey.series:
+        cells += [_folded(series), *(_cells(row) for row in series.openings if unfolded)]
+    lines.append(table([header, *cells]))
     return "\n".join(lines)
 
 
@@ -103,6 +126,17 @@ def _cells(row: JobRow) -> tuple[str, ...]:
         row.next_point or "-",
         marks + one_line(said),
     )
+
+
+def _folded(row: SeriesRow) -> tuple[str, ...]:
+    newest = row.openings[-1] if row.openings else JobRow(id=row.id, state=row.state, rehearsal=row.rehearsal)
+    count = f"{row.number} of {row.times} opened, {row.answered} answered"
+    ended = f"; EXHAUSTED: {', '.join(row.exhausted)}" if row.exhausted else ""
+    reason = row.reason or newest.reason
+    folded = replace(newest, id=row.id, next_point=row.next_opening, answer=None, reason=None)
+    marks = "REHEARSAL " if row.rehearsal else ""
+    said = f": {reason}" if reason else ""
+    return (*_cells(folded)[:-1], f"{marks}{count}{ended}{one_line(said)}")
 
 
 def live_words(live: bool) -> str:

@@ -14,18 +14,23 @@ from scheduler.due import Plan, known_model, next_due, order_of, plan_job, priva
 from scheduler.errors import ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
+from scheduler.openings import Course, count_answered, plan_opening, read_course, read_openings, terms
 from scheduler.owed import as_refusal
 from scheduler.owner import is_alive
 from scheduler.points import last_of
 from scheduler.reader import Peek, peek
-from scheduler.report import JobRow, JobState, RestRow, Survey, edited_since
+from scheduler.report import JobRow, JobState, RestRow, SeriesRow, Survey, edited_since
 from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen
+from scheduler.series import next_opening
 from scheduler.state import State, is_final, is_open, same_task, utc
 
 
-def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
-    """Return a row for each job of the file, by name, and the rests of every ledger that it uses."""
+def survey(job_file: JobFile, environ: Mapping[str, str], *, unfolded: bool = False) -> Survey:
+    """Return a row for each job and series of the file, by name, and the rests of every ledger that it uses.
+
+    `unfolded` gives the rows of all openings, else those without an answer and the newest have theirs.
+    """
     now = time.time()
     plans = {name: plan_job(job, job_file.live) for name, job in job_file.jobs.items()}
     private = private_paths(job_file, environ)
@@ -33,8 +38,37 @@ def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
         job_row(plans[name], environ, now, private) if name in plans else _refused_row(job_file, name)
         for name in sorted({*plans, *job_file.refused})
     ]
-    rests = [rest for folder in sorted({plan.path.parent for plan in plans.values()}) for rest in _rests(folder, now)]
-    return Survey(config=str(job_file.path), live=job_file.live, jobs=rows, rests=rests)
+    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.entries})
+    rests = [rest for folder in folders for rest in _rests(folder, now)]
+    patterns = [plan_job(pattern, job_file.live) for _, pattern in sorted(job_file.series.items())]
+    series = [series_row(plan, environ, now, private, unfolded=unfolded) for plan in patterns]
+    return Survey(config=str(job_file.path), live=job_file.live, jobs=rows, rests=rests, series=series)
+
+
+def series_row(
+    plan: Plan, environ: Mapping[str, str], now: float, private: Sequence[Path], *, unfolded: bool = False
+) -> SeriesRow:
+    """Return what status tells of a series, and of its openings; what is wrong with it makes it blocked."""
+    pattern = plan.job
+    row = SeriesRow(id=pattern.id, times=terms(pattern).times, rehearsal=plan.rehearsal)
+    try:
+        with ledger_rows(plan.path.parent) as tx:
+            course = read_course(tx, plan, int(now)) if tx else Course.new(int(now))
+            listed = read_openings(tx, pattern.id) if tx and unfolded else course.asked
+            answered = count_answered(tx, pattern.id) if tx else 0
+        openings = [job_row(plan_opening(plan, one.opening), environ, now, private) for one in listed]
+        ahead = next_opening(pattern, course, now)
+        return replace(
+            row,
+            state=openings[-1].state if openings else "ready",
+            number=course.newest.number if course.newest else 0,
+            answered=answered,
+            exhausted=[f"{pattern.id}@{one.opening}" for one in course.unanswered if one.status == "exhausted"],
+            next_opening=ahead.isoformat(timespec="seconds") if ahead else None,
+            openings=openings,
+        )
+    except Exception as error:
+        return replace(row, state="blocked", reason=str(as_refusal(error)))
 
 
 def _refused_row(job_file: JobFile, name: str) -> JobRow:

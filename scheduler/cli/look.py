@@ -11,9 +11,9 @@ from scheduler.cli.arguments import add_command, add_job
 from scheduler.cli.files import load, plan_of
 from scheduler.cli.output import BLOCKED, LATER, NO_PROGRESS, exit_code, first_code, log
 from scheduler.due import Plan, plan_job
-from scheduler.forecast import forecast, open_folders
+from scheduler.forecast import forecast, open_folders, series_forecast
 from scheduler.ledger import ledger_rows, read_archives
-from scheduler.outlook import check_header, outlook_text
+from scheduler.outlook import check_header, outlook_text, series_text
 from scheduler.reader import peek
 from scheduler.report import survey_json, survey_table
 from scheduler.state import State, is_final, same_task
@@ -29,6 +29,7 @@ def add_commands(commands: Any) -> None:
 
     command = add_command(commands, "status", status, "print the state of every job")
     command.add_argument("--json", action="store_true", help="as JSON")
+    command.add_argument("--all", action="store_true", help="a line for each opening of a series too")
 
     command = add_command(commands, "show", show, "print what a job's checkpoint holds")
     add_job(command)
@@ -48,10 +49,15 @@ def check(options: argparse.Namespace) -> int:
     """Check the file, its providers and checkpoints; print the schedules in words, and the points ahead."""
     job_file = load(options)
     codes = [BLOCKED for _ in job_file.refused]
-    print(check_header(str(job_file.path), len(job_file.jobs), len(job_file.refused), job_file.live))
-    for job in job_file.jobs.values():
-        outlook, refusal = forecast(plan_job(job, job_file.live), job_file, os.environ, options.days)
-        print(outlook_text(outlook))
+    print(check_header(str(job_file.path), len(job_file.entries), len(job_file.refused), job_file.live))
+    for job in job_file.entries:
+        plan = plan_job(job, job_file.live)
+        if job.series:
+            series, refusal = series_forecast(plan, job_file, os.environ, options.days)
+            print(series_text(series))
+        else:
+            outlook, refusal = forecast(plan, job_file, os.environ, options.days)
+            print(outlook_text(outlook))
         if refusal is not None:
             log("error", f"job {job.id}: {refusal}")
             codes.append(exit_code(refusal))
@@ -62,8 +68,8 @@ def check(options: argparse.Namespace) -> int:
 
 def status(options: argparse.Namespace) -> int:
     """Print the state of every job, rests first."""
-    found = survey(load(options, quiet=True), os.environ)
-    print(survey_json(found) if options.json else survey_table(found))
+    found = survey(load(options, quiet=True), os.environ, unfolded=options.json or options.all)
+    print(survey_json(found) if options.json else survey_table(found, unfolded=options.all))
     return 0
 
 

@@ -100,9 +100,9 @@ def renew(options: argparse.Namespace) -> int:
 def unblock(options: argparse.Namespace) -> int:
     """End the rests of a provider in every ledger that the file uses."""
     job_file = load(options, quiet=True)
-    used = {job.provider.name for job in job_file.jobs.values()} | set(job_file.providers)
+    used = {job.provider.name for job in job_file.entries} | set(job_file.providers)
     check_name(job_file, "provider", options.provider, used)
-    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.jobs.values()})
+    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.entries})
     lifted = mend.unblock(folders, options.provider)
     print(printable(f"provider {options.provider}: {f'{lifted} rests ended' if lifted else 'it was not resting'}"))
     return 0
