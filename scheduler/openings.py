@@ -18,7 +18,10 @@ from scheduler.points import calendar_text, next_of
 from scheduler.roster import Sighting, note, read_facts, read_seen
 from scheduler.trigger import parse_duration
 
-_OPENING = "SELECT number, point, opening, checkpoint, status, passed FROM opening WHERE series = ?"
+_COLUMNS = "SELECT number, point, opening, checkpoint, status, passed FROM opening"
+_OPENING = f"{_COLUMNS} WHERE series = ?"
+# SQLite would rather walk over all of them.
+_UNANSWERED = f"{_COLUMNS} INDEXED BY opening_unanswered WHERE series = ? AND status != 'done' ORDER BY number"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +155,7 @@ def read_course(tx: Connection, plan: Plan, now: int) -> Course:
     pattern = plan.job
     seen = read_seen(tx, sighting_of(plan), now)
     newest = read_newest(tx, pattern.id)
-    unanswered = tuple(
-        _opening(row) for row in read_rows(tx, f"{_OPENING} AND status != 'done' ORDER BY number", (pattern.id,))
-    )
+    unanswered = tuple(_opening(row) for row in read_rows(tx, _UNANSWERED, (pattern.id,)))
     moved = newest is not None and is_moved(tx, plan, newest, now)
     # A plain job of this id that has become a series leaves its attempts where they are.
     noted = seen.known and seen.moved_from is None
