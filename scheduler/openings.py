@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from scheduler.columns import read_row, read_rows
 from scheduler.database import Connection
 from scheduler.due import Plan, plan_job
 from scheduler.errors import NotOpened, UsageRefused
-from scheduler.job import OPENING, Job, JobFile, Series
+from scheduler.job import OPENING, OPENING_NAME, Job, JobFile, Series
 from scheduler.ledger import ledger_rows
 from scheduler.points import calendar_text, next_of
 from scheduler.roster import Sighting, note, read_facts, read_seen
@@ -214,3 +215,38 @@ def enter(tx: Connection, plan: Plan, number: int, point: int, now: int) -> str:
     tx.execute("INSERT INTO opening VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     note(tx, one.sighting, now)
     return opening
+
+
+def find_files(plan: Plan) -> list[str]:
+    """Name the openings that have a file in the folder, whatever the ledger knows of them."""
+    found = []
+    for file in sorted(plan.path.parent.iterdir()) if plan.path.parent.is_dir() else ():
+        names = (match[0] for match in re.finditer(OPENING_NAME, file.name, re.ASCII))
+        name = next((name for name in names if plan.path.name.replace(OPENING, name) == file.name), None)
+        if name and _point_of(name) is not None:
+            found.append(name)
+    return found
+
+
+def enter_again(tx: Connection, plan: Plan, names: Iterable[str], now: int) -> None:
+    """Enter openings of which only the files are left, so that they stay counted, each in its place by its point."""
+    query = "SELECT point, opening, checkpoint, status, opened_at, passed FROM opening WHERE series = ?"
+    rows = read_rows(tx, query, (plan.job.id,))
+    missing = set(names) - {name for _, name, *_ in rows}
+    for one in (plan_opening(plan, name) for name in missing):
+        name = one.job.id.partition("@")[2]
+        point = _point_of(name)
+        rows.append((point, name, one.path.name, read_facts(tx, one.path.name).status, now, point))
+        note(tx, one.sighting, now)
+    if missing:
+        tx.execute("DELETE FROM opening WHERE series = ?", (plan.job.id,))
+        for number, row in enumerate(sorted(rows), 1):
+            tx.execute("INSERT OR IGNORE INTO opening VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (plan.job.id, number, *row))
+
+
+def _point_of(name: str) -> int | None:
+    form = "%Y-%m-%dT%H%M%SZ" if len(name) == len("2026-11-30T060000Z") else "%Y-%m-%dT%H%MZ"
+    try:
+        return int(datetime.strptime(name, form).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        return None

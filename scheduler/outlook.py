@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from scheduler.report import live_words
 from scheduler.text import printable
+
+RARE = 23 * 3600  # seconds; the shortest day of a zone whose clock changes
+ONCE = "it ends with its first answer, however many points follow; to repeat the task, give it a series"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,12 @@ class Outlook:
     more: bool
     last: datetime | None
     note: str
+
+    @property
+    def rare(self) -> bool:
+        """Tell whether its points are about a day or more apart, as those of a task that is to be repeated are."""
+        moments = [point.timestamp() for point, _ in self.points]
+        return len(moments) > 1 and min(b - a for a, b in itertools.pairwise(moments)) >= RARE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +84,8 @@ def outlook_text(outlook: Outlook) -> str:
         lines.append(f"    ... and more; {len(outlook.points)} are shown")
     if outlook.note:
         lines.append(f"    note: {outlook.note}")
+    if outlook.rare and outlook.left == outlook.max_attempts:
+        lines.append(f"    note: {ONCE}")
     return printable("\n".join(lines))
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support import ChatServer, Project, chat_server
 
 # Those that start many programs come last, so that a small fault shows within seconds.
-LAST = ["trigger", "replies", "gateway", "kills", "damage", "races", "bad_input", "cron", "daemon", "readme"]
+LAST = ["trigger", "replies", "gateway", "kills", "damage", "races", "bad_input", "series", "cron", "daemon", "readme"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -316,7 +316,7 @@ def test_two_functions_take_the_keywords_that_the_readme_names() -> None:
 
 
 def test_the_yaml_example_is_a_whole_good_file(project: Project) -> None:
-    (example,) = blocks("yaml")
+    example, _ = blocks("yaml")
     project.write(example)
     (project.folder / "CHANGELOG.md").write_text("- Faster.\n")
     read = jobfile.parse_job_file(example.encode(), project.config)
@@ -326,8 +326,17 @@ def test_the_yaml_example_is_a_whole_good_file(project: Project) -> None:
     assert "at 09:00 on Monday through Friday (Europe/Madrid); 4 of 4 requests left" in checked.stdout
 
 
+def test_the_series_of_the_readme_is_a_good_one(project: Project) -> None:
+    _, example = blocks("yaml")
+    (project.folder / "CHANGELOG.md").write_text("- Faster.\n")
+    project.write(example)
+    checked = project.run("check")
+    assert checked.stderr == ""
+    assert "opens at 07:00 on Monday (UTC); 52 of 52 openings left, at most 208 requests" in checked.stdout
+
+
 def test_the_comments_of_the_yaml_example_name_the_built_in_provider() -> None:
-    (example,) = blocks("yaml")
+    example, _ = blocks("yaml")
     built_in = records.MANDAPI
     assert built_in.key
     assert f"default: {built_in.name}, with {built_in.key.name} and {built_in.model_env}\n" in example

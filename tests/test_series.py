@@ -125,6 +125,9 @@ def test_sixty_openings_over_a_clock_change_each_once_and_never_a_fifth_request(
             elif day in (16, 17):  # it ended with the one that failed
                 told = command(series, now + timedelta(minutes=5), "tick", code=65)
                 told.one_line("report:", f"{opening} is exhausted", f"resumed renew {opening} --reason TEXT")
+                folded = command(series, now + timedelta(minutes=6), "status").out.splitlines()[-1]
+                assert folded.split()[:3] == ["report", "exhausted", "●●●●"]
+                assert f"15 of 60 opened, 14 answered; EXHAUSTED: {opening}" in folded
                 if day == 17:
                     renewing = ("renew", opening, "--reason", "the model was down", "--confirm", opening)
                     command(series, now + timedelta(hours=1), *renewing)
@@ -164,6 +167,18 @@ def test_sixty_openings_over_a_clock_change_each_once_and_never_a_fifth_request(
     attempts = rows(series, "SELECT count(*) FROM admission GROUP BY checkpoint, allowance")
     assert max(attempts) == (4,)
     assert rows(series, "SELECT DISTINCT status FROM opening") == [("done",)]
+    begun = "SELECT job FROM job JOIN opening ON job = series || '@' || opening WHERE since != opened_at"
+    assert rows(series, begun) == [(opening,)]  # but for the renewed one, even where the program was killed after it
+
+
+def test_the_clock_of_a_machine_that_ran_ahead_leaves_each_point_one_opening(series: Project, chat: ChatServer) -> None:
+    write(series, chat.url)
+    command(series, SEEN, "tick")
+    for day in (3, 1, 2, 3, 4):
+        for minutes in (0, 5):
+            command(series, half_past_two(day) + timedelta(minutes=minutes), "tick")
+    assert points(series) == [int(half_past_two(day).timestamp()) for day in (3, 1, 2, 4)]
+    assert set(asked(chat).values()) == {1}
 
 
 def test_processes_that_race_open_one_and_send_one_request(series: Project) -> None:
@@ -383,7 +398,10 @@ def test_another_pattern_is_blocked_until_it_is_put_back_or_the_opening_renewed(
 def test_an_older_opening_that_is_renewed_runs_beside_the_next_ones(opened: Project, chat: ChatServer) -> None:
     command(opened, half_past_two(2), "tick")
     older = f"report@{name_of(1)}"
-    command(opened, half_past_two(2) + timedelta(hours=1), "renew", older, "--reason", "x", "--confirm", older)
+    renewing = ("renew", older, "--reason", "x", "--confirm", older)
+    command(opened, half_past_two(2) + timedelta(hours=1), *renewing)
+    command(opened, half_past_two(2) + timedelta(hours=2), "run", "report")  # its newest, which is answered
+    assert asked(chat) == {name_of(1): 1, name_of(2): 1}
     command(opened, half_past_two(3), "tick")
     assert asked(chat) == {name_of(1): 2, name_of(2): 1, name_of(3): 1}
     assert rows(opened, "SELECT DISTINCT status FROM opening") == [("done",)]
@@ -404,6 +422,8 @@ def test_every_command_takes_an_opening_and_a_series_stands_for_its_newest(opene
     command(opened, at, "run", "reprot", code=64).one_line("did you mean report?")
     for name in ("report", f"report@{name_of(2)}"):
         assert f"{name_of(2)}: the checkpoint is as it was" in command(opened, at, "repair", name).out
+    listed = [line.split()[0] for line in command(opened, at, "status", "--all").out.splitlines()[2:]]
+    assert listed == ["report", f"report@{name_of(1)}", f"report@{name_of(2)}"]
     write(opened, chat.url, series={"opens": "99 * * * *", "times": 1})
     command(opened, at, "run", f"report@{name_of(1)}", code=65).one_line("report", "out of range")
 
@@ -504,6 +524,36 @@ def test_a_plain_job_that_becomes_a_series_leaves_its_attempts_where_they_are(
     write(series, chat.url)
     command(series, SEEN, "tick")
     for day in (1, 2):
-        command(series, half_past_two(day), "tick")
+        command(series, half_past_two(day) + timedelta(seconds=5), "tick")
     assert len(points(series)) == 2
     assert chat.count == 3
+
+
+def test_a_ledger_that_was_lost_opens_nothing_a_second_time_once_its_files_are_adopted(
+    opened: Project, chat: ChatServer
+) -> None:
+    write(opened, chat.url, series={"opens": "30 2 * * *", "times": 4})
+    command(opened, half_past_two(2), "tick")
+    chat.script = [GOES_ON]
+    command(opened, half_past_two(3), "tick")
+    for file in opened.path().parent.glob(".ledger*"):
+        file.unlink()
+    at = half_past_two(3) + timedelta(hours=1)
+    assert command(opened, at, "adopt", "--all").out.count(": adopted at attempt 1 of 4, ") == 3
+    command(opened, at, "adopt", "--all")
+    assert rows(opened, "SELECT number, opening, status FROM opening") == [
+        (1, name_of(1), "done"),
+        (2, name_of(2), "done"),
+        (3, name_of(3), "ready"),
+    ]
+    chat.script = [answer("fin")]
+    for day in (4, 5, 6):
+        command(opened, half_past_two(day), "tick")
+    assert asked(chat) == {name_of(1): 1, name_of(2): 1, name_of(3): 2, name_of(5): 1}
+
+
+def test_check_names_a_job_that_only_looks_as_if_it_were_repeated(series: Project, chat: ChatServer) -> None:
+    series.live(chat.url, {"daily": {}, "hourly": {"schedule": "@hourly"}, "report": {**WEEKLY, "schedule": "@daily"}})
+    out = command(series, SEEN, "check").out
+    assert out.count("give it a series") == 1
+    assert out.index("daily:") < out.index("give it a series") < out.index("hourly:")

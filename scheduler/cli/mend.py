@@ -63,16 +63,19 @@ def adopt(options: argparse.Namespace) -> int:
         plan = plan_of(job_file, options.job)
         return _told(plan, lambda: mend.adopt(plan))
     codes = []
-    for job in job_file.jobs.values():
-        plan = plan_job(job, job_file.live)
+    patterns = [plan_job(pattern, job_file.live) for pattern in job_file.series.values()]
+    plans = [plan_job(job, job_file.live) for job in job_file.jobs.values()]
+    for plan in [*plans, *(plan for pattern in patterns for plan in mend.openings_of(pattern))]:
         try:
             if exists(plan.path):
                 codes.append(_told(plan, lambda plan=plan: mend.adopt(plan)))  # type: ignore[misc]  # binds this plan
         except ResumedError as error:
-            log("error", f"job {job.id}: {error}")
+            log("error", f"job {plan.job.id}: {error}")
             codes.append(exit_code(error))
     if not codes:
         print("no job has a file to adopt")
+    for pattern in patterns:
+        mend.count_again(pattern)
     return first_code(codes)
 
 
