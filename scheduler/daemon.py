@@ -227,7 +227,9 @@ class Daemon:
 
     def _is_done(self) -> bool:
         names = {*self._file.jobs, *self._file.series, *self._file.refused}
-        return not self._running and all(_is_over(self._results.get(name)) for name in names)
+        over = {name for name in names if _is_over(self._results.get(name))}
+        stuck = {name.partition("@")[0] for name in over if "@" in name and not self._results[name].final}
+        return not self._running and names <= over | stuck  # no other opening follows one that is blocked
 
     def _catch_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

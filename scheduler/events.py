@@ -21,7 +21,7 @@ def event_level(event: Mapping[str, Any]) -> str:
     return "warning" if failed or event["event"] in _WARNINGS else "info"
 
 
-_WARNINGS = ("put_back", "interrupted", "missed", "made_up", "skipped")
+_WARNINGS = ("put_back", "interrupted", "missed", "made_up", "left_out", "skipped")
 
 _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "admitted": lambda event: (
@@ -42,6 +42,9 @@ _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "missed": lambda event: f"the point {event['point']} was missed, and catch_up is false; it is skipped",
     "opened": lambda event: f"opening {event['opening']} is open, {event['number']} of {event['times']}",
     "made_up": lambda event: f"missed while nothing ran: {_span(event)}; one opening makes up for the newest point",
+    "left_out": lambda event: (
+        f"missed while nothing ran, and catch_up is false: {_span(event)}; nothing is opened for it"
+    ),
     "skipped": lambda event: (
         f"skipped, and never opened later: {_span(event)}; opening {event['opening']} is not answered yet"
     ),

@@ -165,11 +165,11 @@ def _do(tx: Connection, plan: Plan, course: Course, move: Move, now: int) -> lis
         return [*told, {"event": "opened", "opening": opening, "number": number, "times": terms(pattern).times}]
     if newest is None:
         note(tx, sighting_of(plan), move.point)
-        return [{"event": "missed", "point": utc(move.point)}]
+        return [{"event": "left_out", **span}]
     row = (move.point, pattern.id, newest.number)
     tx.execute("UPDATE opening SET passed = ? WHERE series = ? AND number = ?", row)
     if move.kind == "miss":
-        return [{"event": "missed", "point": utc(move.point)}]
+        return [{"event": "left_out", **span}]
     waits = newest.status == "ready" and not course.moved and not known
     return [{"event": "skipped", "opening": f"{pattern.id}@{newest.opening}", **span}] if waits else []
 

@@ -221,6 +221,18 @@ def test_a_daemon_until_done_ends_with_the_series(project: Project) -> None:
         assert chat.count == 3
 
 
+def test_a_daemon_until_done_ends_where_an_opening_is_blocked(project: Project) -> None:
+    often = {**WEEKLY, "schedule": "every 1s", "series": {"opens": "every 1s", "times": 9}}
+    with chat_server(GOES_ON) as chat:
+        project.live(chat.url, {"report": often})
+        project.run("tick")
+        project.live(chat.url, {"report": {**often, "task": "Another one"}})
+        with service(project, "--until-done") as daemon:
+            assert daemon.ended() == 65
+            assert len(daemon.lines("the task differs")) == 1
+        assert chat.count == 1
+
+
 # ---- the rule
 
 SINCE = int(half_past_two(0).timestamp()) - 3600
@@ -494,7 +506,10 @@ def test_ten_thousand_answered_openings_are_not_looked_at(opened: Project, chat:
         ({"checkpoint": "checkpoints/report-{opening}.json", "series": DAILY}, "this is the file of job"),
         ({"checkpoint": "checkpoints/report-2026-11-30.json"}, None),
         ({"checkpoint": "elsewhere/report-2026-11-30T0600Z.json"}, None),
-        ({"checkpoint": f"checkpoints/{'x' * 190}{{opening}}", "series": DAILY}, "at most 200 bytes"),
+        (
+            {"checkpoint": f"checkpoints/{'x' * 190}{{opening}}", "series": DAILY},
+            "checkpoint of an opening: a checkpoint's name",
+        ),
     ],
 )
 @pytest.mark.parametrize("first", ["a", "z"])
