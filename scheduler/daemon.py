@@ -146,7 +146,8 @@ class Daemon:
                 self._resync(self._file.jobs.values())
             ended = self._clock.ended()
             self._resync(self._file.jobs[name] for name in ended if name in self._file.jobs)
-            if self._look_at_ledgers() or ended or time.time() >= self._opens_at:
+            written = self._look_at_ledgers()
+            if self._read.series and (written or ended or time.time() >= self._opens_at):
                 self._switch(self._unfold(self._read))
             if self._until_done and self._is_done():
                 return

@@ -171,6 +171,20 @@ def test_sixty_openings_over_a_clock_change_each_once_and_never_a_fifth_request(
     assert rows(series, begun) == [(opening,)]  # but for the renewed one, even where the program was killed after it
 
 
+def test_the_day_without_that_hour_has_its_opening_right_after_it(series: Project, chat: ChatServer) -> None:
+    write(series, chat.url)
+    for day in (27, 28, 29, 30):
+        for hour, minute in ((0, 29), (0, 31), (1, 1), (1, 31), (2, 1)):
+            command(series, datetime(2026, 3, day, hour, minute, tzinfo=UTC), "tick")
+    assert [name for (name,) in rows(series, "SELECT opening FROM opening ORDER BY number")] == [
+        "2026-03-27T0130Z",
+        "2026-03-28T0130Z",
+        "2026-03-29T0100Z",
+        "2026-03-30T0030Z",
+    ]
+    assert chat.count == 4
+
+
 def test_the_clock_of_a_machine_that_ran_ahead_leaves_each_point_one_opening(series: Project, chat: ChatServer) -> None:
     write(series, chat.url)
     command(series, SEEN, "tick")
@@ -208,7 +222,7 @@ def test_a_daemon_opens_the_next_after_the_answer_and_takes_a_new_series_over(pr
 
 
 def test_a_daemon_until_done_ends_with_the_series(project: Project) -> None:
-    often = {**WEEKLY, "schedule": "every 1s", "series": {"opens": "every 1s", "times": 2}}
+    often = {**WEEKLY, "schedule": "every 1s", "series": {"opens": "every 3s", "times": 2}}
     with chat_server(answer("fin"), answer(""), answer("fin")) as chat:
         project.live(chat.url, {"report": {**often, "max_attempts": 1}})
         with service(project, "--until-done") as daemon:
