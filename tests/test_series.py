@@ -160,6 +160,8 @@ def test_sixty_openings_over_a_clock_change_each_once_and_never_a_fifth_request(
         assert "60 of 60 opened, 60 answered" in table
         assert len(table.splitlines()) == 3
         found = json.loads(command(series, last + timedelta(days=2), "status", "--json").out)["series"][0]
+    fields = "id state number times answered exhausted next_opening reason rehearsal openings"
+    assert list(found) == fields.split()
     extra = {15: 5, 7: 1, 9: 2, 40: 2}  # the renewed one has an allowance of its own, and "admit-after" sent nothing
     assert [counts.pop(row["id"].partition("@")[2]) for row in found["openings"]] == [extra.get(one, 1) for one in days]
     assert not counts
