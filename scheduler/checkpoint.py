@@ -149,6 +149,7 @@ class Checkpoint:
         closed = close(state, max_attempts)
         if closed is not state:
             self.replace(closed, now)
+            emit({"event": "closed", "attempts": state["attempts"], "of": max_attempts})
         return closed
 
     @contextlib.contextmanager

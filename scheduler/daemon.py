@@ -5,8 +5,6 @@ Every decision is that of `tick`; here is only when it is asked.
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
 import signal
 import threading
@@ -19,15 +17,14 @@ from types import FrameType
 
 from scheduler.clock import SOON, Clock, Log
 from scheduler.due import plan_job
-from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, Later, LedgerBusy, ResumedError
+from scheduler.errors import AccessRefused, Blocked, EntryRefused, Later, LedgerBusy, ProgramFault, ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
-from scheduler.owed import HASTE, Result, Tell, open_folder, select
-from scheduler.owner import this_process
-from scheduler.report import problem_line
-from scheduler.roster import claim_daemon, release_daemon
-from scheduler.series import advance
-from scheduler.systemd import notify
+from scheduler.metrics import MetricsFile
+from scheduler.owed import DISABLED, HASTE, Result, Tell, select
+from scheduler.presence import Presence
+from scheduler.report import daemon_status, problem_line, stopping_status
+from scheduler.series import advance, next_look, with_openings
 from scheduler.tick import run_due
 from scheduler.watch import WatchedFile
 
@@ -44,6 +41,8 @@ class Daemon:
     ) -> None:
         self._watched = WatchedFile(path, job_file)
         self._environ = environ
+        self._presence = Presence(path, job_file, environ)
+        self._manager = self._presence.manager
         self._tell = tell
         self._log = log
         self._until_done = until_done
@@ -59,7 +58,9 @@ class Daemon:
         self._file = replace(job_file, jobs={})  # what is run: the openings of the series are among its jobs
         self._opens_at = 0.0
         self._folders = _by_folder(job_file)
+        self._max_parallel = job_file.max_parallel
         self._clock = Clock(self._fire, log, job_file.max_parallel)
+        self._metrics = MetricsFile(log)
 
     def run(self) -> list[Result]:
         """Run until a signal, or with `until_done` until every job is final or blocked; return the last results.
@@ -70,16 +71,14 @@ class Daemon:
         self._claim()
         try:
             self._clock.start()
-            self._log(
-                "info", f"{self._read.path}: {len(self._read.entries)} jobs, max_parallel {self._file.max_parallel}"
-            )
+            self._log("info", f"{self._file.path}: {len(self._read.entries)} jobs, max_parallel {self._max_parallel}")
             self._switch(self._unfold(self._read))
-            notify("READY=1", self._environ)
+            self._manager.ready(self._status())
             self._watch()
         finally:
-            notify("STOPPING=1", self._environ)
             self._finish()
-            self._release()
+            self._metrics.look(self._file)
+            self._presence.leave()
         return list(self._results.values())
 
     # The clock: when a job is asked.
@@ -95,7 +94,15 @@ class Daemon:
                 if not chosen.final:
                     self._clock.set(self._file.jobs[chosen.job], int(now.timestamp()), now if locked else now + SOON)
             else:
+                self._reopen(chosen.plan.job.id)
                 self._clock.set(chosen.plan.job, chosen.since, now if chosen.due else None)
+
+    def _reopen(self, name: str) -> None:
+        """Forget that a job was final: it was renewed, or is enabled again."""
+        known = self._results.get(name)
+        if known is not None and known.final:
+            self._results.pop(name, None)
+            self._said.pop(name, None)
 
     def _fire(self, name: str) -> bool:
         """Run a slice if the job is due; tell whether a request was admitted."""
@@ -109,6 +116,7 @@ class Daemon:
             self._note(result)
             return result.ran
         finally:
+            self._metrics.touch()
             with self._idle:
                 self._running.discard(name)
                 self._idle.notify_all()
@@ -119,7 +127,7 @@ class Daemon:
         said = str(result.refusal) if result.refusal else result.final
         if said != self._said.get(result.job) and result.refusal and not isinstance(result.refusal, EntryRefused):
             self._log("info" if isinstance(result.refusal, Later) else "warning", f"job {result.job}: {said}")
-        if result.final and said != self._said.get(result.job):
+        if result.final not in ("", DISABLED) and said != self._said.get(result.job):
             self._log("info", f"job {result.job}: it is {said}, and nothing more is sent")
             self._opens_at = 0.0  # it may be an opening, after which its series is done or ended
         self._said[result.job] = said
@@ -132,13 +140,8 @@ class Daemon:
 
     def _watch(self) -> None:
         offset = time.time() - time.monotonic()
-        while not self._stop.wait(POLL):
-            hangup, self._hangup = self._hangup, False
-            found = self._watched.look(at_once=hangup)
-            if isinstance(found, JobFile):
-                self._take_over(found)
-            elif found is not None:
-                self._log("error", f"{found}; the jobs of the last good file go on")
+        while not self._stop.wait(min(POLL, self._manager.patience)):
+            self._look_at_file()
             if abs(time.time() - time.monotonic() - offset) > DRIFT:
                 offset = time.time() - time.monotonic()
                 self._log("warning", "the clock was changed; every job is asked anew")
@@ -149,25 +152,50 @@ class Daemon:
             written = self._look_at_ledgers()
             if self._read.series and (written or ended or time.time() >= self._opens_at):
                 self._switch(self._unfold(self._read))
+            self._metrics.look(self._file)
+            self._show_life()
             if self._until_done and self._is_done():
                 return
+
+    def _look_at_file(self) -> None:
+        hangup, self._hangup = self._hangup, False
+        found = self._watched.look(at_once=hangup)
+        if found is None and not hangup:
+            return
+        self._manager.reloading()
+        if isinstance(found, JobFile):
+            self._take_over(found)
+        elif found is not None:
+            self._log("error", f"{found}; the jobs of the last good file go on")
+        self._manager.ready(self._status())
+
+    def _show_life(self) -> None:
+        """Say that clock and poll live. Raises ProgramFault where the clock does not: nothing would run any more."""
+        if not self._clock.alive():
+            raise ProgramFault(place="the clock", detail="its thread has ended")
+        self._presence.beat(self._watched.tried, self._watched.fault)
+        self._manager.alive(self._status())
+
+    def _status(self) -> str:
+        if not self._manager.listens:
+            return ""
+        ahead = self._clock.next()
+        return daemon_status(len(self._file.jobs), len(self._running), ahead, self._watched.fault)
 
     def _take_over(self, fresh: JobFile) -> None:
         for problem in fresh.problems:
             self._log(problem.severity, problem_line(problem))
-        if fresh.max_parallel != self._file.max_parallel:
-            self._log("warning", f"max_parallel is {self._file.max_parallel} until the daemon is started again")
+        if fresh.max_parallel not in (self._file.max_parallel, self._max_parallel):
+            self._log("warning", f"max_parallel is {self._max_parallel} until the daemon is started again")
         self._read = fresh
         changed = self._switch(self._unfold(fresh))
         self._log("info", f"{fresh.path}: read anew, {changed} jobs new or changed")
 
     def _switch(self, fresh: JobFile) -> int:
         """Go on with the jobs of another file, or of other openings; return how many are new or changed."""
-        old, self._file = self._file, fresh
-        if (folders := _by_folder(fresh)).keys() != self._folders.keys():
-            self._folders = folders
+        old, self._file, self._folders = self._file, fresh, _by_folder(fresh)
+        if old.digest != fresh.digest:
             self._claim(HASTE)  # in most folders it stands since the start
-        self._folders = folders
         for name in {*old.jobs, *old.series, *old.refused} - {*fresh.jobs, *fresh.series}:
             self._clock.drop(name)
             self._results.pop(name, None)
@@ -182,12 +210,8 @@ class Daemon:
         turnouts = advance(read.series.values(), read.live, time.time(), self._tell, wait=HASTE)
         for turnout in turnouts:
             self._note(turnout.result)
-        wrong = [turnout.result.refusal for turnout in turnouts if turnout.result.refusal]
-        ahead = [time.time() + (POLL if isinstance(refusal, Later) else SOON.seconds) for refusal in wrong]
-        ahead += [turnout.next_point.timestamp() for turnout in turnouts if turnout.next_point]
-        self._opens_at = min(ahead, default=math.inf)
-        opened = {job.id: job for turnout in turnouts for job in turnout.jobs}
-        return replace(read, jobs={**read.jobs, **opened})
+        self._opens_at = next_look(turnouts, time.time())
+        return with_openings(read, turnouts)
 
     def _refuse(self) -> None:
         for name, problem in self._file.refused.items():
@@ -195,19 +219,8 @@ class Daemon:
 
     def _claim(self, wait: float | None = None) -> None:
         """Enter this process into every ledger that the file uses, a locked one within `wait`. Raises DaemonRunning."""
-        for folder in sorted(self._folders):
-            try:
-                with open_folder(folder).writing(wait) as tx:
-                    claim_daemon(tx, str(self._file.path), this_process(), int(time.time()))
-            except DaemonRunning:
-                raise
-            except ResumedError as error:
-                self._log("warning", str(error))
-
-    def _release(self) -> None:
-        for folder in self._folders:
-            with contextlib.suppress(ResumedError), ledger_of(folder).writing() as tx:
-                release_daemon(tx, str(self._file.path), this_process())
+        for error in self._presence.claim(self._file, self._folders, wait):
+            self._log("warning", str(error))
 
     def _look_at_ledgers(self) -> bool:
         """Ask the jobs of a folder anew once another process has written to its ledger; tell whether one has."""
@@ -254,6 +267,7 @@ class Daemon:
     def _finish(self) -> None:
         """Let no slice begin any more, give those in flight `stop_wait`, then end them as interrupted."""
         self._stop.set()
+        self._manager.stopping(stopping_status(len(self._running)), self._file.stop_wait + LAST_SAVES + POLL)
         self._clock.pause()
         if not self._wait_idle(self._file.stop_wait):
             from scheduler.gateway import interrupt_all
@@ -265,8 +279,12 @@ class Daemon:
         self._clock.shut_down()
 
     def _wait_idle(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
         with self._idle:
-            return self._idle.wait_for(lambda: not self._running, timeout=seconds)
+            while self._running and (left := end - time.monotonic()) > 0:
+                self._manager.alive(stopping_status(len(self._running)))
+                self._idle.wait(min(left, POLL, self._manager.patience))
+            return not self._running
 
 
 def _by_folder(job_file: JobFile) -> dict[Path, list[Job]]:

@@ -18,11 +18,10 @@ def event_line(job: str, event: Mapping[str, Any]) -> str:
 def event_level(event: Mapping[str, Any]) -> str:
     """Return `warning` for what a person may want to act on, else `info`."""
     failed = event["event"] == "settled" and (event["outcome"] not in PROGRESS or event["status"] == "exhausted")
-    return "warning" if failed or event["event"] in _WARNINGS else "info"
+    return "warning" if failed or event["event"] in _NOTABLE else "info"
 
 
-_WARNINGS = ("put_back", "interrupted", "missed", "made_up", "left_out", "skipped")
-
+_NOTABLE = frozenset({"put_back", "interrupted", "missed", "made_up", "closed", "skipped"})
 _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "admitted": lambda event: (
         f"attempt {event['attempt']} of {event['of']}: counted, asking"
@@ -39,22 +38,28 @@ _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"attempt {event['attempt']} of {event['of']} was interrupted: its process ended; it stays counted"
     ),
     "retaken": lambda _: "task or model changed before the first attempt; the new ones are taken",
-    "missed": lambda event: f"the point {event['point']} was missed, and catch_up is false; it is skipped",
-    "opened": lambda event: f"opening {event['opening']} is open, {event['number']} of {event['times']}",
-    "made_up": lambda event: f"missed while nothing ran: {_span(event)}; one opening makes up for the newest point",
-    "left_out": lambda event: (
-        f"missed while nothing ran, and catch_up is false: {_span(event)}; nothing is opened for it"
+    "closed": lambda event: (
+        f"{event['attempts']} attempts are spent, and max_attempts is {event['of']}; it is exhausted for good"
     ),
+    "missed": lambda event: f"{_points(event)} missed, and {event['why']}; no slice makes up for {_them(event)}",
+    "made_up": lambda event: f"{_points(event)} missed; one slice makes up for {_them(event)}",
+    "opened": lambda event: f"opening {event['opening']} is open, {event['number']} of {event['times']}",
     "skipped": lambda event: (
-        f"skipped, and never opened later: {_span(event)}; opening {event['opening']} is not answered yet"
+        f"{_points(event)} skipped, and not opened later: opening {event['opening']} is not answered yet"
     ),
     "settled": lambda event: _settled(event),
 }
 
 
-def _span(event: Mapping[str, Any]) -> str:
-    first, last = event["first"], event["last"]
-    return f"the point {last}" if first == last else f"the points from {first} to {last}"
+def _points(event: Mapping[str, Any]) -> str:
+    if event["count"] == 1:
+        return f"the point {event['last']} was"
+    more = " or more" if event["count"] >= 1000 else ""
+    return f"the points from {event['first']} to {event['last']} ({event['count']}{more}) were"
+
+
+def _them(event: Mapping[str, Any]) -> str:
+    return "it" if event["count"] == 1 else "them"
 
 
 def _settled(event: Mapping[str, Any]) -> str:

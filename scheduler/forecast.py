@@ -7,9 +7,11 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
-from scheduler.due import Plan, model_of, next_due, plan_job, private_paths
+from scheduler.cost import most
+from scheduler.due import Plan, due_point, model_of, next_due, plan_job, private_paths
 from scheduler.errors import ProviderNotReady, ResumedError
 from scheduler.files import check_can_write, check_folder
 from scheduler.job import Job, JobFile
@@ -17,6 +19,7 @@ from scheduler.keys import read_key
 from scheduler.ledger import NAME, ledger_rows
 from scheduler.openings import Course, calendar, opening_name, plan_opening, read_course, terms
 from scheduler.outlook import Outlook, SeriesOutlook, change_mark
+from scheduler.owed import DISABLED
 from scheduler.points import next_of
 from scheduler.roster import Facts
 from scheduler.series import ended
@@ -26,6 +29,17 @@ from scheduler.trigger import clock_change, describe
 
 MOST_POINTS = 1000
 FEW_POINTS = 3
+DAY = 86400
+# A daily schedule's points are this far apart where the clock goes forward.
+ALMOST_A_DAY = 23 * 3600
+FAR_APART = (
+    "its points are a day or more apart, and each is a slice of the same task, with one answer; "
+    "for an answer at each of them write a series"
+)
+STAYS = (
+    "{attempts} attempts were its limit once, and it stays exhausted though max_attempts is {limit}; "
+    "a new allowance: resumed renew {job} --reason TEXT --confirm {job}"
+)
 
 
 def forecast(
@@ -40,10 +54,17 @@ def forecast(
     state, facts, since, damage = _past(plan, now)
     refusal, note = _refusal(plan, state, damage, job_file, environ)
     left = job.max_attempts if state is None else 0 if is_final(state) else max(0, job.max_attempts - state["attempts"])
+    open_left = left if job.enabled else 0
     points, more = _ahead(job, since, now, days)
+    requests = open_left if days is None else _within(job, facts, open_left, since, now, now + days * DAY)
+    notes = [note] if note else []
+    if job.enabled and left and _far_apart(job, since, now):
+        notes.append(FAR_APART)
+    if state is not None and state["status"] == "exhausted" and state["attempts"] < job.max_attempts:
+        notes.append(STAYS.format(attempts=state["attempts"], limit=job.max_attempts, job=job.id))
     outlook = Outlook(
         id=job.id,
-        status=state["status"] if state else "ready",
+        status=_status(state, job),
         words=describe(job.schedule),
         timezone=job.timezone,
         checkpoint=str(plan.path),
@@ -52,10 +73,17 @@ def forecast(
         max_attempts=job.max_attempts,
         points=points,
         more=more,
-        last=_last(job, facts, left, since, now),
-        note=note,
+        last=_last(job, facts, open_left, since, now),
+        most=most(job.provider, requests, offline=plan.offline),
+        days=days,
+        notes=tuple(notes),
     )
     return outlook, refusal
+
+
+def _status(state: State | None, job: Job) -> str:
+    final = state is not None and is_final(state)
+    return state["status"] if state is not None and final else "ready" if job.enabled else DISABLED
 
 
 def series_forecast(
@@ -64,17 +92,16 @@ def series_forecast(
     """Return what lies ahead of a series, and what would block its opening, or else the next one, now."""
     pattern, now = plan.job, time.time()
     course, refusal = _course(plan, int(now))
-    note = ""
     repeats, count = terms(pattern), course.newest.number if course.newest else 0
     names = [one.opening for one in course.unanswered] or [opening_name(repeats.opens, int(now))]
-    open_ones = []
-    for name in names:
-        outlook, found = forecast(plan_opening(plan, name), job_file, environ, None)
-        refusal, note = refusal or found, note or outlook.note
-        open_ones += [(outlook.id, outlook.left)] if course.unanswered else []
+    found = [forecast(plan_opening(plan, name), job_file, environ, days) for name in names]
+    outlooks = [outlook for outlook, _ in found] if course.unanswered else []
     left = max(0, repeats.times - count)
     points, more = _ahead(calendar(pattern), course.since, now, days)
-    outlook_of_all = SeriesOutlook(
+    opening = (left if days is None else min(left, len(points))) * pattern.max_attempts * pattern.enabled
+    requests = opening + sum(outlook.most.requests for outlook in outlooks)
+    notes = dict.fromkeys(note for outlook, _ in found for note in outlook.notes if note != FAR_APART)
+    series = SeriesOutlook(
         id=pattern.id,
         words=describe(repeats.opens),
         slices=describe(pattern.schedule),
@@ -84,12 +111,16 @@ def series_forecast(
         left=left,
         times=repeats.times,
         max_attempts=pattern.max_attempts,
-        open=open_ones,
+        open=[(outlook.id, outlook.left) for outlook in outlooks],
         points=points[:left],
         more=more and left > len(points),
-        note=note,
+        most=most(pattern.provider, requests, offline=plan.offline),
+        days=days,
+        enabled=pattern.enabled,
+        notes=tuple(notes),
     )
-    return outlook_of_all, refusal or ended(pattern, course)
+    refusals = [refusal, *(error for _, error in found), ended(pattern, course)]
+    return series, next((error for error in refusals if error), None)
 
 
 def _course(plan: Plan, now: int) -> tuple[Course, ResumedError | None]:
@@ -125,6 +156,8 @@ def _refusal(
             check_can_write(plan.path.parent)
         if damage:
             return damage, ""
+        if not plan.job.enabled:
+            return None, ""
         if state is not None and (is_final(state) or state["attempts"] >= plan.job.max_attempts):
             return None, ""
         check_can_write(plan.path.parent)
@@ -184,8 +217,29 @@ def _last(job: Job, facts: Facts, left: int, since: int, now: float) -> datetime
         last = next_due(job, facts, since, now)
         if last is None:
             return None
-        ended = last.timestamp() + job.deadline
-        point = int(last.timestamp())
-        facts = replace(facts, points=facts.points | {point}, failures=facts.failures + 1, ended_at=int(ended))
-        now = ended
+        now = last.timestamp() + job.deadline
+        facts = _after(job, facts, since, last, now, facts.failures + 1)
     return last
+
+
+def _within(job: Job, facts: Facts, left: int, since: int, now: float, end: float) -> int:
+    """Return how many of the requests left can be sent up to `end` (UTC seconds): each ends at once, and well."""
+    for sent in range(left):
+        ahead = next_due(job, facts, since, now)
+        if ahead is None or ahead.timestamp() > end:
+            return sent
+        now = ahead.timestamp()
+        facts = _after(job, facts, since, ahead, now, 0)
+    return left
+
+
+def _after(job: Job, facts: Facts, since: int, begun: datetime, ended: float, failures: int) -> Facts:
+    """Return the facts after a slice that began and ended at these moments."""
+    point = due_point(job, replace(facts, open=None), since, begun.timestamp())
+    used = int(begun.timestamp()) if point is None else point
+    return replace(facts, points=facts.points | {used}, failures=failures, ended_at=int(ended), open=None)
+
+
+def _far_apart(job: Job, since: int, now: float) -> bool:
+    near = list(islice(_points(job, since, datetime.fromtimestamp(now, UTC)), 2))
+    return len(near) == 2 and near[1].timestamp() - near[0].timestamp() >= ALMOST_A_DAY

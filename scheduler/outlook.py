@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from scheduler.cost import Most, most_text
 from scheduler.report import live_words
 from scheduler.text import printable
-
-RARE = 23 * 3600  # seconds; the shortest day of a zone whose clock changes
-ONCE = "it ends with its first answer, however many points follow; to repeat the task, give it a series"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +26,9 @@ class Outlook:
     points: Sequence[tuple[datetime, str]]
     more: bool
     last: datetime | None
-    note: str
-
-    @property
-    def rare(self) -> bool:
-        """Tell whether its points are about a day or more apart, as those of a task that is to be repeated are."""
-        moments = [point.timestamp() for point, _ in self.points]
-        return len(moments) > 1 and min(b - a for a, b in itertools.pairwise(moments)) >= RARE
+    most: Most
+    days: int | None = None
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +47,10 @@ class SeriesOutlook:
     open: Sequence[tuple[str, int]]
     points: Sequence[tuple[datetime, str]]
     more: bool
-    note: str
+    most: Most
+    days: int | None
+    enabled: bool
+    notes: Sequence[str]
 
 
 def change_mark(before: timedelta, after: timedelta) -> str:
@@ -72,40 +68,48 @@ def check_header(path: str, good: int, bad: int, live: bool) -> str:
 def outlook_text(outlook: Outlook) -> str:
     """Return the lines of check for one job."""
     requests = f"{outlook.left} of {outlook.max_attempts} requests left"
-    if outlook.status != "ready":
+    if outlook.status == "disabled":
+        requests = f"disabled, and keeps its {requests}"
+    elif outlook.status != "ready":
         requests = f"{outlook.status}, no request will follow"
     elif outlook.last:
         requests += f", the last possible one at {outlook.last.isoformat(' ', 'seconds')}"
     lines = [f"{outlook.id}: {outlook.words} ({outlook.timezone}); {requests}"]
     lines.append(f"    checkpoint {outlook.checkpoint}{' (REHEARSAL)' if outlook.rehearsal else ''}")
-    if outlook.left:
-        lines += _point_lines("next", outlook.points)
-    if outlook.left and outlook.more:
-        lines.append(f"    ... and more; {len(outlook.points)} are shown")
-    if outlook.note:
-        lines.append(f"    note: {outlook.note}")
-    if outlook.rare and outlook.left == outlook.max_attempts:
-        lines.append(f"    note: {ONCE}")
+    if outlook.left and outlook.status == "ready":
+        lines += _point_lines("next", outlook.points, more=outlook.more)
+        lines.append(f"    {_window(outlook.days)}at most {most_text([outlook.most])}")
+    lines += [f"    note: {note}" for note in outlook.notes]
     return printable("\n".join(lines))
 
 
 def series_text(outlook: SeriesOutlook) -> str:
     """Return the lines of check for a series."""
-    most = outlook.left * outlook.max_attempts + sum(left for _, left in outlook.open)
-    requests = f"{outlook.left} of {outlook.times} openings left, at most {most} requests"
+    left = outlook.left * outlook.max_attempts + sum(left for _, left in outlook.open)
+    requests = f"{outlook.left} of {outlook.times} openings left, at most {left} requests"
+    if not outlook.enabled:
+        requests = f"disabled, and keeps its {requests}"
     lines = [f"{outlook.id}: opens {outlook.words} ({outlook.timezone}); {requests}"]
     mark = " (REHEARSAL)" if outlook.rehearsal else ""
     lines.append(f"    checkpoint {outlook.checkpoint}{mark}; slices of each opening: {outlook.slices}")
     lines += [f"    open {name}: {left} of {outlook.max_attempts} requests left" for name, left in outlook.open]
-    if outlook.left:
-        lines += _point_lines("next opening", outlook.points)
-    if outlook.more:
-        lines.append(f"    ... and more; {len(outlook.points)} are shown")
-    if outlook.note:
-        lines.append(f"    note: {outlook.note}")
+    if outlook.left and outlook.enabled:
+        lines += _point_lines("next opening", outlook.points, more=outlook.more)
+    lines.append(f"    {_window(outlook.days)}at most {most_text([outlook.most])}")
+    lines += [f"    note: {note}" for note in outlook.notes]
     return printable("\n".join(lines))
 
 
-def _point_lines(what: str, points: Sequence[tuple[datetime, str]]) -> list[str]:
+def _point_lines(what: str, points: Sequence[tuple[datetime, str]], *, more: bool) -> list[str]:
     shown = [f"{point.isoformat(' ', 'seconds')}{f'  <- {mark}' if mark else ''}" for point, mark in points]
-    return [f"    {what} {text}" for text in shown or ["none: no point lies ahead"]]
+    lines = [f"    {what} {text}" for text in shown or ["none: no point lies ahead"]]
+    return [*lines, *([f"    ... and more; {len(points)} are shown"] if more else [])]
+
+
+def check_totals(outlooks: Sequence[Outlook | SeriesOutlook], days: int | None) -> str:
+    """Return the last line of check: the most that all jobs together can send and cost."""
+    return f"in all: {_window(days)}at most {most_text([outlook.most for outlook in outlooks])}"
+
+
+def _window(days: int | None) -> str:
+    return "" if days is None else f"within {days} day{'s' if days != 1 else ''} "

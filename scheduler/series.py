@@ -5,15 +5,16 @@ Cron and daemon ask it alike; what one of them did is in the ledger before the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from scheduler.database import Connection
-from scheduler.due import MISSED_AFTER, Plan, is_missed, plan_job
-from scheduler.errors import LedgerBusy, NotOpened, ResumedError, SeriesEnded
+from scheduler.due import MISSED_AFTER, Plan, Span, is_missed, missed_span, plan_job
+from scheduler.errors import Later, LedgerBusy, NotOpened, ResumedError, SeriesEnded
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Ledger
 from scheduler.openings import (
@@ -30,10 +31,9 @@ from scheduler.openings import (
     sighting_of,
     terms,
 )
-from scheduler.owed import Result, Tell, as_refusal, open_folder
+from scheduler.owed import MISSED, Result, Tell, as_refusal, missed_event, open_folder, told_span
 from scheduler.points import last_of, next_of
-from scheduler.roster import CLOCK_SLACK, note
-from scheduler.state import utc
+from scheduler.roster import CLOCK_SLACK, count_up, note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,23 +155,28 @@ def _write(ledger: Ledger, plan: Plan, strays: Iterable[Opening], now: float, te
 
 def _do(tx: Connection, plan: Plan, course: Course, move: Move, now: int) -> list[dict[str, Any]]:
     pattern, newest = plan.job, course.newest
-    span = {"first": utc(move.first), "last": utc(move.point)}
     known = tx.execute("SELECT 1 FROM opening WHERE series = ? AND point = ?", (pattern.id, move.point)).fetchone()
     if move.kind == "open" and not known:
         number = newest.number + 1 if newest else 1
         opening = enter(tx, plan, number, move.point, now)
-        late = move.first != move.point or now - move.point > MISSED_AFTER
-        told = [{"event": "made_up", **span}] if late else []
+        told = []
+        if span := missed_span(calendar(pattern), course.since, move.first - 1, move.point, now):
+            count_up(tx, MISSED, span.count)
+            told.append({"event": "made_up", **told_span(span)})
         return [*told, {"event": "opened", "opening": opening, "number": number, "times": terms(pattern).times}]
     if newest is None:
         note(tx, sighting_of(plan), move.point)
-        return [{"event": "left_out", **span}]
-    row = (move.point, pattern.id, newest.number)
-    tx.execute("UPDATE opening SET passed = ? WHERE series = ? AND number = ?", row)
+    else:
+        row = (move.point, pattern.id, newest.number)
+        tx.execute("UPDATE opening SET passed = ? WHERE series = ? AND number = ?", row)
+    span = missed_span(calendar(pattern), course.since, move.first - 1, move.point, move.point + MISSED_AFTER + 1)
+    span = span or Span(move.point, move.point, 1)
     if move.kind == "miss":
-        return [{"event": "left_out", **span}]
-    waits = newest.status == "ready" and not course.moved and not known
-    return [{"event": "skipped", "opening": f"{pattern.id}@{newest.opening}", **span}] if waits else []
+        count_up(tx, MISSED, span.count)
+        return [missed_event(pattern, span, now)]
+    waits = newest is not None and newest.status == "ready" and not course.moved and not known
+    name = f"{pattern.id}@{newest.opening}" if newest else ""
+    return [{"event": "skipped", "opening": name, **told_span(span)}] if waits else []
 
 
 def ended(pattern: Job, course: Course) -> SeriesEnded | None:
@@ -179,7 +184,7 @@ def ended(pattern: Job, course: Course) -> SeriesEnded | None:
     newest = course.newest
     if newest is None or newest.status != "exhausted":
         return None
-    return SeriesEnded(opening=f"{pattern.id}@{newest.opening}", status=newest.status)
+    return SeriesEnded(opening=f"{pattern.id}@{newest.opening}")
 
 
 def _result(pattern: Job, course: Course) -> Result:
@@ -213,3 +218,16 @@ def unfold(
             except Exception as error:
                 results.append(Result(job=name, refusal=as_refusal(error)))
     return list({job.id: job for job in jobs}.values()), results
+
+
+def with_openings(job_file: JobFile, turnouts: Iterable[Turnout]) -> JobFile:
+    """Return a file that has the openings that are to be asked among its jobs."""
+    opened = {job.id: job for turnout in turnouts for job in turnout.jobs}
+    return replace(job_file, jobs={**job_file.jobs, **opened})
+
+
+def next_look(turnouts: Sequence[Turnout], now: float) -> float:
+    """Return when series are to be asked again (UTC seconds): at their next points, soon where one was refused."""
+    wrong = [turnout.result.refusal for turnout in turnouts if turnout.result.refusal]
+    soon = [now + (1 if isinstance(refusal, Later) else 60) for refusal in wrong]
+    return min([*soon, *(one.next_point.timestamp() for one in turnouts if one.next_point)], default=math.inf)

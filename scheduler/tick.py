@@ -15,7 +15,7 @@ from scheduler.checkpoint import Checkpoint, hold
 from scheduler.due import Plan, model_of, order_of, private_paths
 from scheduler.errors import EntryRefused, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
-from scheduler.owed import HASTE, Result, Turn, as_refusal, select
+from scheduler.owed import HASTE, Result, Turn, as_refusal, count_missed, made_up, select
 from scheduler.reader import peek
 from scheduler.report import problem_line
 from scheduler.series import unfold
@@ -27,10 +27,14 @@ Stopped = Callable[[], bool]
 
 def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: Tell) -> Result:
     """Run one slice of a job. What refuses it is in the result, and what the ask raised is in its state."""
-    plan, events = turn.plan, []
+    plan, events, missed = turn.plan, [], 0
 
     def emit(event: dict[str, Any]) -> None:
+        nonlocal missed
         events.append(event["event"])
+        if event["event"] == "admitted" and (late := made_up(turn, time.time())):  # only now is it made up
+            missed = late["count"]
+            tell(plan.job.id, late)
         tell(plan.job.id, event)
 
     state: State | None = None
@@ -44,6 +48,8 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
                 run_slice(held, state, order, ask, emit)
     except Exception as error:
         refusal = None if "settled" in events else as_refusal(error)
+    if missed:
+        count_missed(plan, missed)
     final = state["status"] if state is not None and is_final(state) else ""
     return Result(job=plan.job.id, state=state, ran="admitted" in events, final=final, refusal=refusal)
 

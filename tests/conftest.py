@@ -18,6 +18,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LAST.index(name) if (name := item.path.stem.removeprefix("test_")) in LAST else -1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what the program remembers out of the home of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """An empty private folder for a jobs.yaml."""

@@ -124,7 +124,7 @@ def test_sixty_openings_over_a_clock_change_each_once_and_never_a_fifth_request(
                 opening = failed(series, chat, day)
             elif day in (16, 17):  # it ended with the one that failed
                 told = command(series, now + timedelta(minutes=5), "tick", code=65)
-                told.one_line("report:", f"{opening} is exhausted", f"resumed renew {opening} --reason TEXT")
+                told.one_line("report:", f"{opening} is exhausted", f"resumed renew {opening} --reason TEXT --confirm")
                 folded = command(series, now + timedelta(minutes=6), "status").out.splitlines()[-1]
                 assert folded.split()[:3] == ["report", "exhausted", "●●●●"]
                 assert f"15 of 60 opened, 14 answered; EXHAUSTED: {opening}" in folded
@@ -137,7 +137,9 @@ def test_sixty_openings_over_a_clock_change_each_once_and_never_a_fifth_request(
                 continue  # the machine is off
             elif day == 25:
                 told = command(series, now + timedelta(hours=9), "tick")
-                told.one_line("report: missed while nothing ran", half_past_two(20).strftime("%Y-%m-%dT%H:%M:%SZ"))
+                told.one_line(
+                    "points from", "missed; one slice makes up", half_past_two(20).strftime("%Y-%m-%dT%H:%M:%SZ")
+                )
                 assert half_past_two(25).strftime("%Y-%m-%dT%H:%M:%SZ") in told.err
                 command(series, now + timedelta(hours=10), "tick")
             elif day == 40:
@@ -146,7 +148,9 @@ def test_sixty_openings_over_a_clock_change_each_once_and_never_a_fifth_request(
                 chat.script = [answer("fin")]
             elif day == 41:
                 told = command(series, now + timedelta(seconds=5), "tick")
-                told.one_line("report: skipped", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+                [line] = [line for line in told.err.splitlines() if "job report: " in line]
+                assert "skipped, and not opened later" in line
+                assert now.strftime("%Y-%m-%dT%H:%M:%SZ") in line
                 command(series, now + timedelta(hours=1), "tick")
             else:
                 open_and_answer(series, chat, day)
@@ -229,8 +233,8 @@ def test_a_daemon_until_done_ends_with_the_series(project: Project) -> None:
         project.live(chat.url, {"report": {**often, "max_attempts": 1}})
         with service(project, "--until-done") as daemon:
             assert daemon.ended() == 65
-            [line] = daemon.lines("no other one opens")
-        name = line.partition("its opening ")[2].split()[0]
+            [line] = daemon.lines("is exhausted and ends it")
+        name = line.partition("opening ")[2].split()[0]
         project.run("renew", name, "--reason", "again", "--confirm", name)
         with service(project, "--until-done") as daemon:
             assert daemon.ended() == 0
@@ -289,7 +293,8 @@ DAY = timedelta(days=1)
         ({"enabled": False}, {}, DAY, None, 0, 0),
         ({"catch_up": False}, {}, DAY + timedelta(seconds=60), "open", 1, 1),
         ({"catch_up": False}, {}, DAY + timedelta(seconds=600), "miss", 1, 1),
-        ({"not_after": FIRST.point + 86400}, {}, 5 * DAY, "open", 1, 1),
+        ({"not_after": FIRST.point + 86400}, {}, 5 * DAY, "miss", 1, 1),
+        ({"not_after": FIRST.point + 86400}, {}, DAY, "open", 1, 1),
         ({"not_before": FIRST.point + 2 * 86400}, {}, 5 * DAY, "open", 2, 5),
         ({"not_before": FIRST.point + 2 * 86400}, {}, DAY, None, 0, 0),
         ({}, {"newest": FUTURE}, DAY, "open", 0, 1),
@@ -586,5 +591,5 @@ def test_a_ledger_that_was_lost_opens_nothing_a_second_time_once_its_files_are_a
 def test_check_names_a_job_that_only_looks_as_if_it_were_repeated(series: Project, chat: ChatServer) -> None:
     series.live(chat.url, {"daily": {}, "hourly": {"schedule": "@hourly"}, "report": {**WEEKLY, "schedule": "@daily"}})
     out = command(series, SEEN, "check").out
-    assert out.count("give it a series") == 1
-    assert out.index("daily:") < out.index("give it a series") < out.index("hourly:")
+    assert out.count("write a series") == 1
+    assert out.index("daily:") < out.index("write a series") < out.index("hourly:")

@@ -31,7 +31,10 @@ def find_config(options: argparse.Namespace, environ: Mapping[str, str]) -> Path
         if os.path.lexists(place):  # False where the home folder is out of reach
             return place
     listed = ", ".join(str(place) for place in places)
-    raise JobFileUnreadable(path="jobs.yaml", message=f"not found; name one with --config FILE (looked for {listed})")
+    raise JobFileUnreadable(
+        path="jobs.yaml",
+        message=f"not found; name one with --config FILE, or write one: resumed init (looked for {listed})",
+    )
 
 
 def load(options: argparse.Namespace, *, quiet: bool = False) -> JobFile:

@@ -18,6 +18,7 @@ from scheduler.cli.output import first_code, log, result_code, say
 from scheduler.errors import EntryRefused, Later, UsageRefused
 from scheduler.events import event_level, event_line, made_progress
 from scheduler.job import JobFile
+from scheduler.metrics import after_tick
 from scheduler.owed import Result, Tell
 from scheduler.text import is_utf8
 from scheduler.tick import take_turn, tick
@@ -28,17 +29,39 @@ from scheduler.worker import work_turn
 def add_commands(commands: Any) -> None:
     """Add the commands of this group."""
     command = add_command(
-        commands, "tick", run_tick, "run one slice of each job that is due; what a crontab line calls"
+        commands,
+        "tick",
+        run_tick,
+        "run one slice of each job that is due; what a crontab line calls",
+        "resumed --config ~/jobs/config/jobs.yaml tick",
     )
     command.add_argument("jobs", nargs="*", metavar="JOB", help="only these jobs")
 
-    command = add_command(commands, "run", run_jobs, "run one slice of the named jobs now, due or not")
+    command = add_command(
+        commands,
+        "run",
+        run_jobs,
+        "run one slice of the named jobs now, due or not",
+        "resumed run shipping-question",
+    )
     command.add_argument("jobs", nargs="+", metavar="JOB", help="ids of jobs in jobs.yaml")
 
-    command = add_command(commands, "daemon", run_daemon, "run the jobs on their schedules until told to stop")
+    command = add_command(
+        commands,
+        "daemon",
+        run_daemon,
+        "run the jobs on their schedules until told to stop",
+        "resumed daemon --until-done",
+    )
     command.add_argument("--until-done", action="store_true", help="end once every job is final or blocked")
 
-    command = add_command(commands, "work", run_work, "work on one task without a jobs.yaml")
+    command = add_command(
+        commands,
+        "work",
+        run_work,
+        "work on one task without a jobs.yaml",
+        'resumed work "How long does shipping take?" --checkpoint work.json --demo --once',
+    )
     command.add_argument("task", metavar="TASK", help="what the model is asked")
     command.add_argument(
         "--checkpoint", required=True, metavar="FILE", help="made where missing; its ledger stands beside it"
@@ -74,6 +97,7 @@ def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, tell: 
                 log("warning", f"job {result.job}: {result.refusal}")
         elif by_hand and result.final and not result.ran:
             log("info", f"job {result.job}: it is {result.final}, and nothing was sent")
+    after_tick(job_file, log, ticked=not by_hand)
     return 0 if stopped() and not by_hand else first_code(codes)
 
 
