@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, get_args
 
 from scheduler.database import Connection, Senseless
+from scheduler.job import OPENING_NAME
 from scheduler.state import MAX_STEPS, OUTCOMES, Status
 
 LAST_SECOND: Final = 253402300799  # of the year 9999, the last that a datetime has
@@ -30,6 +32,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_opening(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(OPENING_NAME, value, re.ASCII) is not None
+
+
 _COUNT, _SECONDS = _whole(0, MOST), _whole(0, LAST_SECOND)
 
 # `status`, `size`, `task` and `attempts` are taken out of a document's body.
@@ -40,10 +46,12 @@ _HOLDS: Final[Mapping[str, Holds]] = {
     ),
     **dict.fromkeys(("reason", "tag", "who", "series", "target", "command", "detail"), _is_text),
     **dict.fromkeys(("since", "admitted_at", "deadline", "at", "opened_at", "started_at", "loaded_at"), _SECONDS),
+    "passed": _SECONDS,
     **dict.fromkeys(("point", "until", "ended_at", "standing"), _or_null(_SECONDS)),
     **dict.fromkeys(("allowance", "pid", "number", "max_parallel"), _whole(1, MOST)),
     **dict.fromkeys(("size", "step", "count"), _COUNT),
     "attempt": _whole(1, MAX_STEPS),
+    "opening": _is_opening,
     "body": lambda value: isinstance(value, bytes),
     "outcome": _or_null(_one_of(OUTCOMES)),
     "task": _is_text,

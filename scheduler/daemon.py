@@ -6,13 +6,12 @@ Every decision is that of `tick`; here is only when it is asked.
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 
 from scheduler.clock import SOON, Clock
 from scheduler.due import plan_job
@@ -26,6 +25,8 @@ from scheduler.notify import DEADLINE
 from scheduler.owed import DISABLED, HASTE, Result, select
 from scheduler.presence import Presence
 from scheduler.report import daemon_status, problem_line, stopping_status
+from scheduler.series import advance, next_look, with_openings
+from scheduler.signals import Signals
 from scheduler.tick import run_due
 from scheduler.watch import WatchedFile
 
@@ -48,15 +49,16 @@ class Daemon:
         self._herald = herald
         self._log = log
         self._until_done = until_done
-        self._stop = threading.Event()
-        self._hangup = False
-        self._signalled = False
+        self._signals = Signals()
+        self._stop = self._signals.stop
         self._running: set[str] = set()
         self._idle = threading.Condition()
         self._results: dict[str, Result] = {}
         self._said: dict[str, str] = {}
         self._versions: dict[Path, object] = {}
-        self._file = job_file
+        self._read = job_file
+        self._file = replace(job_file, jobs={})  # what is run: the openings of the series are among its jobs
+        self._opens_at = 0.0
         self._folders = _by_folder(job_file)
         self._max_parallel = job_file.max_parallel
         self._clock = Clock(self._fire, log, job_file.max_parallel)
@@ -67,17 +69,13 @@ class Daemon:
 
         Raises DaemonRunning.
         """
-        self._catch_signals()
+        self._signals.catch()
         self._claim()
         try:
             self._clock.start()
-            self._log(
-                "info",
-                f"{self._file.path}: {len(self._file.jobs)} jobs, max_parallel {self._file.max_parallel}",
-                "ready",
-            )
-            self._refuse()
-            self._resync(self._file.jobs.values())
+            what = f"{len(self._read.entries)} jobs, max_parallel {self._max_parallel}"
+            self._log("info", f"{self._file.path}: {what}", "ready")
+            self._switch(self._unfold(self._read))
             self._manager.ready(self._status())
             self._watch()
         finally:
@@ -136,6 +134,7 @@ class Daemon:
             self._log("info", f"job {result.job}: {said}", "waits", result.job, reason=said)
         if result.final not in ("", DISABLED) and said != self._said.get(result.job):
             self._log("info", f"job {result.job}: it is {said}, and nothing more is sent", "final", result.job)
+            self._opens_at = 0.0  # it may be an opening, after which its series is done or ended
         self._herald.note(result)
         self._said[result.job] = said
         if result.final:
@@ -152,16 +151,20 @@ class Daemon:
             if abs(time.time() - time.monotonic() - offset) > DRIFT:
                 offset = time.time() - time.monotonic()
                 self._log("warning", "the clock was changed; every job is asked anew", "clock")
+                self._opens_at = 0.0
                 self._resync(self._file.jobs.values())
-            self._resync(self._file.jobs[name] for name in self._clock.ended() if name in self._file.jobs)
-            self._look_at_ledgers()
+            ended = self._clock.ended()
+            self._resync(self._file.jobs[name] for name in ended if name in self._file.jobs)
+            written = self._look_at_ledgers()
+            if self._read.series and (written or ended or time.time() >= self._opens_at):
+                self._switch(self._unfold(self._read))
             self._metrics.look(self._file)
             self._show_life()
             if self._until_done and self._is_done():
                 return
 
     def _look_at_file(self) -> None:
-        hangup, self._hangup = self._hangup, False
+        hangup = self._signals.take_hangup()
         found = self._watched.look(at_once=hangup)
         if not self._watched.fault:
             self._herald.note_readable()
@@ -194,16 +197,31 @@ class Daemon:
         self._herald.log_problems()
         if fresh.max_parallel not in (self._file.max_parallel, self._max_parallel):
             self._log("warning", f"max_parallel is {self._max_parallel} until the daemon is started again")
+        self._read = fresh
+        changed = self._switch(self._unfold(fresh))
+        self._log("info", f"{fresh.path}: read anew, {changed} jobs new or changed", "reloaded")
+
+    def _switch(self, fresh: JobFile) -> int:
+        """Go on with the jobs of another file, or of other openings; return how many are new or changed."""
         old, self._file, self._folders = self._file, fresh, _by_folder(fresh)
-        self._claim(HASTE)  # in most folders it stands since the start
-        for name in {*old.jobs, *old.refused} - set(fresh.jobs):
+        if old.digest != fresh.digest:
+            self._claim(HASTE)  # in most folders it stands since the start
+        for name in {*old.jobs, *old.series, *old.refused} - {*fresh.jobs, *fresh.series}:
             self._clock.drop(name)
             self._results.pop(name, None)
             self._said.pop(name, None)
         self._refuse()
         changed = [job for job in fresh.jobs.values() if old.jobs.get(job.id) != job or old.live != fresh.live]
         self._resync(changed)
-        self._log("info", f"{fresh.path}: read anew, {len(changed)} jobs new or changed", "reloaded")
+        return len(changed)
+
+    def _unfold(self, read: JobFile) -> JobFile:
+        """Open what is due of each series; return the file with the openings that are to be asked among its jobs."""
+        turnouts = advance(read.series.values(), read.live, time.time(), self._herald.tell, wait=HASTE)
+        for turnout in turnouts:
+            self._note(turnout.result)
+        self._opens_at = next_look(turnouts, time.time())
+        return with_openings(read, turnouts)
 
     def _refuse(self) -> None:
         for name, problem in self._file.refused.items():
@@ -214,8 +232,9 @@ class Daemon:
         for error in self._presence.claim(self._file, self._folders, wait):
             self._log("warning", str(error))
 
-    def _look_at_ledgers(self) -> None:
-        """Ask the jobs of a folder anew once another process has written to its ledger."""
+    def _look_at_ledgers(self) -> bool:
+        """Ask the jobs of a folder anew once another process has written to its ledger; tell whether one has."""
+        written = False
         for folder, jobs in self._folders.items():
             version: object
             try:
@@ -225,31 +244,21 @@ class Daemon:
             if self._versions.get(folder) != version:  # the first look too: a write may have come since the resync
                 self._versions[folder] = version
                 self._resync(jobs)
+                written = True
+        return written
 
     # The end.
 
     def _is_done(self) -> bool:
-        names = {*self._file.jobs, *self._file.refused}
-        return not self._running and all(_is_over(self._results.get(name)) for name in names)
-
-    def _catch_signals(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_stop)
-        signal.signal(signal.SIGHUP, self._on_hangup)
+        names = {*self._file.jobs, *self._file.series, *self._file.refused}
+        over = {name for name in names if _is_over(self._results.get(name))}
+        stuck = {name.partition("@")[0] for name in over if "@" in name and not self._results[name].final}
+        return not self._running and names <= over | stuck  # no other opening follows one that is blocked
 
     @property
     def stopped(self) -> bool:
         """Tell whether a signal ended the run."""
-        return self._signalled
-
-    def _on_stop(self, number: int, _: FrameType | None) -> None:
-        if self._signalled:
-            os._exit(128 + number)
-        self._signalled = True
-        self._stop.set()
-
-    def _on_hangup(self, *_: object) -> None:
-        self._hangup = True
+        return self._signals.received
 
     def _finish(self) -> None:
         """Let no slice begin any more, give those in flight `stop_wait`, then end them as interrupted."""
@@ -276,10 +285,11 @@ class Daemon:
 
 
 def _by_folder(job_file: JobFile) -> dict[Path, list[Job]]:
-    """Return the jobs of each folder whose ledger they use."""
+    """Return the jobs of each folder whose ledger they or a series use."""
     folders: dict[Path, list[Job]] = {}
-    for job in job_file.jobs.values():
-        folders.setdefault(plan_job(job, job_file.live).path.parent, []).append(job)
+    for job in job_file.entries:
+        members = folders.setdefault(plan_job(job, job_file.live).path.parent, [])
+        members += [] if job.series else [job]
     return folders
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from scheduler.extras import check_body, check_headers
-from scheduler.job import DEFAULT_SCHEDULE, OPENING
+from scheduler.job import DEFAULT_SCHEDULE, OPENING, checkpoint_name_fault
 from scheduler.misfits import ID_RULE, LIMITS, WANTED, Misfit, found_words, like_a_key, nearest
 from scheduler.points import in_zone, shortest_gap
 from scheduler.positions import Path
@@ -107,6 +107,8 @@ def _of_job(path: Path, entry: dict[str, Any]) -> Iterator[Misfit]:
         yield Misfit((*path, "checkpoint"), message, f"checkpoints/{path[1]}-{OPENING}.json")
     if "series" not in entry and OPENING in f"{folder}{name}":
         yield Misfit((*path, "checkpoint"), f"checkpoint: {OPENING} stands for an opening, and there is no series")
+    if fault := checkpoint_name_fault(name.replace(OPENING, "2026-11-30T060000Z")) if "series" in entry else "":
+        yield Misfit((*path, "checkpoint"), f"checkpoint of an opening: {fault}")
     if isinstance(deliver, dict):
         if "argv" in deliver and deliver.get("review") is False:
             message = "deliver.review: a program gets no answer that nobody has approved"

@@ -1,19 +1,15 @@
 """Every refusal, in one tree.
 
-A class's docstring is its sentence for people: the first paragraph, filled from the attributes.
+A class's docstring is its sentence for people: the first paragraph, filled from the attributes. The refusals of a kind
+stand together below, in this order.
 
     ResumedError
     ├── UsageRefused        the command line
     ├── JobFileUnreadable   jobs.yaml as a whole
-    ├── AccessRefused       the system or its modes say no: PermissionRefused, WrongUser, WritableByOthers,
-    │                       NoStateFolder
-    ├── StorageRefused      the disk says no: DiskFull, ReadOnlyStorage, StorageFailed
-    ├── Later               nothing was counted, and it will be due again by itself:
-    │                       CheckpointBusy, LedgerBusy, ProviderResting, BudgetSpent, PointTaken, DaemonRunning
-    ├── Blocked             nothing was counted, and a person must act:
-    │                       EntryRefused, JobDisabled, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged,
-    │                       StateStale, LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused,
-    │                       ProviderNotReady, ProviderRefusing, RequestRefused, SourceRefused, ExtraMissing
+    ├── AccessRefused       the system or its modes say no
+    ├── StorageRefused      the disk says no
+    ├── Later               nothing was counted, and it will be due again by itself
+    ├── Blocked             nothing was counted, and a person must act
     ├── ProgramFault        a fault of this program itself
     ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
     ├── NotifyFailed        nobody was notified; of no concern to any job
@@ -23,11 +19,9 @@ A class's docstring is its sentence for people: the first paragraph, filled from
 from __future__ import annotations
 
 from scheduler.job import Problem
-from scheduler.refusal import AccessRefused as AccessRefused
-from scheduler.refusal import Blocked as Blocked
-from scheduler.refusal import Later as Later
-from scheduler.refusal import ResumedError as ResumedError
-from scheduler.refusal import StorageRefused as StorageRefused
+from scheduler.refusal import AccessRefused, Blocked, Later, ResumedError, StorageRefused
+
+__all__ = ["AccessRefused", "Blocked", "Later", "ResumedError", "StorageRefused"]
 
 
 class UsageRefused(ResumedError):
@@ -123,6 +117,20 @@ class PointTaken(Later):
     """the point {point} already has its slice."""
 
     point: str
+
+
+class NotOpened(Later):
+    """this series has no opening yet; the next point at which one can open: {point}"""
+
+    point: str
+
+
+class DaemonRunning(Later):
+    """a daemon already runs {config}: process {pid}, since {since}; it takes over edits, and ends by kill {pid}"""
+
+    config: str
+    pid: int
+    since: str
 
 
 class EntryRefused(Blocked):
@@ -232,6 +240,12 @@ class RequestRefused(Blocked):
     reason: str
 
 
+class SeriesEnded(Blocked):
+    """opening {opening} is exhausted and ends it, until: resumed renew {opening} --reason TEXT --confirm {opening}"""
+
+    opening: str
+
+
 class SourceRefused(Blocked):
     """read: {path}: {reason}"""
 
@@ -247,14 +261,6 @@ class ExtraMissing(Blocked):
     key: str
     package: str
     extra: str
-
-
-class DaemonRunning(Later):
-    """a daemon already runs {config}: process {pid}, since {since}; it takes over edits, and ends by kill {pid}"""
-
-    config: str
-    pid: int
-    since: str
 
 
 class ProgramFault(ResumedError):

@@ -21,7 +21,7 @@ def event_level(event: Mapping[str, Any]) -> str:
     return "warning" if failed or event["event"] in _NOTABLE else "info"
 
 
-_NOTABLE = frozenset({"put_back", "interrupted", "missed", "made_up", "closed"})
+_NOTABLE = frozenset({"put_back", "interrupted", "missed", "made_up", "closed", "skipped"})
 _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "admitted": lambda event: (
         f"attempt {event['attempt']} of {event['of']}: counted, asking"
@@ -43,6 +43,10 @@ _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "missed": lambda event: f"{_points(event)} missed, and {event['why']}; no slice makes up for {_them(event)}",
     "made_up": lambda event: f"{_points(event)} missed; one slice makes up for {_them(event)}",
+    "opened": lambda event: f"opening {event['opening']} is open, {event['number']} of {event['times']}",
+    "skipped": lambda event: (
+        f"{_points(event)} skipped, and not opened later: opening {event['opening']} is not answered yet"
+    ),
     "settled": lambda event: _settled(event),
 }
 

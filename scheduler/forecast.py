@@ -17,11 +17,13 @@ from scheduler.errors import ProviderNotReady, ResumedError
 from scheduler.files import check_can_write, check_folder
 from scheduler.job import Job, JobFile
 from scheduler.keys import read_key
-from scheduler.ledger import NAME
-from scheduler.outlook import Outlook, change_mark
+from scheduler.ledger import NAME, ledger_rows
+from scheduler.openings import Course, calendar, opening_name, plan_opening, read_course, terms
+from scheduler.outlook import Outlook, SeriesOutlook, change_mark
 from scheduler.owed import DISABLED
 from scheduler.points import next_of
 from scheduler.roster import Facts
+from scheduler.series import ended
 from scheduler.state import State, is_final
 from scheduler.survey import check_next, look
 from scheduler.trigger import clock_change, describe
@@ -88,6 +90,52 @@ def _status(state: State | None, job: Job) -> str:
     return state["status"] if state is not None and final else "ready" if job.enabled else DISABLED
 
 
+def series_forecast(
+    plan: Plan, job_file: JobFile, environ: Mapping[str, str], days: int | None
+) -> tuple[SeriesOutlook, ResumedError | None]:
+    """Return what lies ahead of a series, and what would block its opening, or else the next one, now."""
+    pattern, now = plan.job, time.time()
+    course, refusal = _course(plan, int(now))
+    repeats, count = terms(pattern), course.newest.number if course.newest else 0
+    names = [one.opening for one in course.unanswered] or [opening_name(repeats.opens, int(now))]
+    found = [forecast(plan_opening(plan, name), job_file, environ, days) for name in names]
+    outlooks = [outlook for outlook, _ in found] if course.unanswered else []
+    left = max(0, repeats.times - count)
+    points, more = _ahead(calendar(pattern), course.since, now, days)
+    opening = (left if days is None else min(left, len(points))) * pattern.max_attempts * pattern.enabled
+    requests = opening + sum(outlook.most.requests for outlook in outlooks)
+    notes = dict.fromkeys(note for outlook, _ in found for note in outlook.notes if note != FAR_APART)
+    series = SeriesOutlook(
+        id=pattern.id,
+        words=describe(repeats.opens),
+        slices=describe(pattern.schedule),
+        timezone=pattern.timezone,
+        checkpoint=str(plan.path),
+        rehearsal=plan.rehearsal,
+        left=left,
+        times=repeats.times,
+        max_attempts=pattern.max_attempts,
+        open=[(outlook.id, outlook.left) for outlook in outlooks],
+        points=points[:left],
+        more=more and left > len(points),
+        most=most(pattern.provider, requests, offline=plan.offline),
+        days=days,
+        enabled=pattern.enabled,
+        notes=tuple(notes),
+    )
+    refusals = [refusal, *(error for _, error in found), ended(pattern, course)]
+    return series, next((error for error in refusals if error), None)
+
+
+def _course(plan: Plan, now: int) -> tuple[Course, ResumedError | None]:
+    """Return how far a series is; that of a new one, and why, where it cannot be read."""
+    try:
+        with ledger_rows(plan.path.parent) as tx:
+            return (read_course(tx, plan, now) if tx else Course.new(now)), None
+    except ResumedError as error:
+        return Course.new(now), error
+
+
 def _past(plan: Plan, now: float) -> tuple[State | None, Facts, int, ResumedError | None]:
     """Return document, facts and `since`; those of a new job, and why, where they cannot be read."""
     try:
@@ -134,7 +182,7 @@ def _refusal(
 
 def open_folders(job_file: JobFile) -> list[Path]:
     """Return the checkpoint folders that other users can look into."""
-    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.jobs.values()})
+    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.entries})
     return [folder for folder in folders if os.path.lexists(folder) and folder.stat().st_mode & 0o055]
 
 

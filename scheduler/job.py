@@ -18,6 +18,8 @@ DEFAULT_AFTER_FAILURE = (15 * 60, 60 * 60, 6 * 60 * 60)
 
 # What stands for the point of an opening in the task and the paths of a series.
 OPENING = "{opening}"
+# How that point is written: UTC, to the minute, with seconds only where two openings would have one name.
+OPENING_NAME = r"\d{4}-\d\d-\d\dT\d{4}(\d\d)?Z"
 
 Event = Literal["done", "exhausted", "blocked", "failed", "missed"]
 EVENTS: tuple[Event, ...] = get_args(Event)
@@ -203,3 +205,8 @@ class JobFile:
     private: tuple[Path, ...] = ()
     notify: tuple[Channel, ...] = ()
     metrics: Path | None = None
+
+    @property
+    def entries(self) -> tuple[Job, ...]:
+        """Its good jobs, then its good series."""
+        return (*self.jobs.values(), *self.series.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -18,7 +19,7 @@ from typing import Any, Final
 from scheduler import entries, files, positions
 from scheduler.entries import json_schema as json_schema
 from scheduler.errors import JobFileUnreadable
-from scheduler.job import Job, JobFile, Problem
+from scheduler.job import OPENING, OPENING_NAME, Job, JobFile, Problem
 from scheduler.misfits import Misfit, nearest
 from scheduler.positions import Document, Odd, Place
 from scheduler.records import BUILT_IN, DEMO, MANDAPI, channels, folders_of, key_files, make_records, metrics_file
@@ -219,11 +220,16 @@ def _shared(jobs: Iterable[Job], document: Document) -> Iterator[Misfit]:
     """Find each job whose checkpoint, or its rehearsal's, is really the file of an earlier job."""
     real = functools.cache(os.path.realpath)
     owners: dict[str, str] = {}
+    alike: dict[str, str] = {}  # plain jobs by the pattern that would give an opening their file
     for job in jobs:
         taken = [f"{real(folder)}/{job.checkpoint.name}" for folder in folders_of(job)]
-        first = next((owners[file] for file in taken if file in owners), None)
+        pattern = re.sub(OPENING_NAME, OPENING, job.checkpoint.name, flags=re.ASCII)
+        patterns = [f"{real(folder)}/{pattern}" for folder in folders_of(job)]
+        known = (owners, alike) if job.series else (owners,)
+        first = next((names[file] for names in known for file in (*taken, *patterns) if file in names), None)
         if first is None:
             owners.update(dict.fromkeys(taken, job.id))
+            alike.update(dict.fromkeys(patterns, job.id))
             continue
         line = document.value(("jobs", first, "checkpoint")).line
         message = f"checkpoint: this is the file of job {first} (line {line})"

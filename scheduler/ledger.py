@@ -250,6 +250,8 @@ def _store(tx: Connection, key: str, allowance: int, body: bytes) -> Version:
     version = Version(allowance, digest(body))
     tx.execute("REPLACE INTO document VALUES (?, ?, ?, ?)", (key, allowance, body, version.digest))
     tx.execute("INSERT OR IGNORE INTO version VALUES (?, ?, ?)", (key, allowance, version.digest))
+    status = "SELECT json_extract(CAST(body AS TEXT), '$.status') FROM document WHERE checkpoint = opening.checkpoint"
+    tx.execute(f"UPDATE opening SET status = ({status}) WHERE checkpoint = ?", (key,))  # noqa: S608  # our own text
     return version
 
 

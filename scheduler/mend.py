@@ -14,6 +14,7 @@ from scheduler.due import Plan
 from scheduler.errors import CheckpointUnknown, MaintenanceRefused, NotAFile
 from scheduler.files import exists, read_regular, translated, user_name
 from scheduler.ledger import NAME, Archive
+from scheduler.openings import enter_again, find_files, plan_opening
 from scheduler.owed import open_folder
 from scheduler.reader import is_behind
 from scheduler.rests import lift
@@ -103,6 +104,18 @@ def adopt(plan: Plan) -> str:
         except InvalidDocument as error:
             raise MaintenanceRefused(message=f"{plan.path} is not a valid document: {error}") from error
     return f"adopted at attempt {state['attempts']} of {plan.job.max_attempts}, {state['status']}"
+
+
+def openings_of(pattern: Plan) -> list[Plan]:
+    """Return the openings of a series that have a file, whatever the ledger knows of them."""
+    return [plan_opening(pattern, name) for name in find_files(pattern)]
+
+
+def count_again(pattern: Plan) -> None:
+    """Enter the openings that have a file into the ledger, so that one that was lost opens none a second time."""
+    if names := find_files(pattern):
+        with open_folder(pattern.path.parent).writing() as tx:
+            enter_again(tx, pattern, names, int(time.time()))
 
 
 def read_document(body: bytes) -> State:

@@ -31,6 +31,28 @@ class Outlook:
     notes: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesOutlook:
+    """What check tells of a series; `open` pairs each opening without an answer with the requests that it has left."""
+
+    id: str
+    words: str
+    slices: str
+    timezone: str
+    checkpoint: str
+    rehearsal: bool
+    left: int
+    times: int
+    max_attempts: int
+    open: Sequence[tuple[str, int]]
+    points: Sequence[tuple[datetime, str]]
+    more: bool
+    most: Most
+    days: int | None
+    enabled: bool
+    notes: Sequence[str]
+
+
 def change_mark(before: timedelta, after: timedelta) -> str:
     """Say what the clock of a zone did, from one UTC offset to the other."""
     hours = (after - before).total_seconds() / 3600
@@ -55,15 +77,36 @@ def outlook_text(outlook: Outlook) -> str:
     lines = [f"{outlook.id}: {outlook.words} ({outlook.timezone}); {requests}"]
     lines.append(f"    checkpoint {outlook.checkpoint}{' (REHEARSAL)' if outlook.rehearsal else ''}")
     if outlook.left and outlook.status == "ready":
-        shown = [f"{point.isoformat(' ', 'seconds')}{f'  <- {mark}' if mark else ''}" for point, mark in outlook.points]
-        lines += [f"    next {text}" for text in shown or ["none: no point lies ahead"]]
-        lines += [f"    ... and more; {len(outlook.points)} are shown"] if outlook.more else []
+        lines += _point_lines("next", outlook.points, more=outlook.more)
         lines.append(f"    {_window(outlook.days)}at most {most_text([outlook.most])}")
     lines += [f"    note: {note}" for note in outlook.notes]
     return printable("\n".join(lines))
 
 
-def check_totals(outlooks: Sequence[Outlook], days: int | None, budget: int | None) -> str:
+def series_text(outlook: SeriesOutlook) -> str:
+    """Return the lines of check for a series."""
+    left = outlook.left * outlook.max_attempts + sum(left for _, left in outlook.open)
+    requests = f"{outlook.left} of {outlook.times} openings left, at most {left} requests"
+    if not outlook.enabled:
+        requests = f"disabled, and keeps its {requests}"
+    lines = [f"{outlook.id}: opens {outlook.words} ({outlook.timezone}); {requests}"]
+    mark = " (REHEARSAL)" if outlook.rehearsal else ""
+    lines.append(f"    checkpoint {outlook.checkpoint}{mark}; slices of each opening: {outlook.slices}")
+    lines += [f"    open {name}: {left} of {outlook.max_attempts} requests left" for name, left in outlook.open]
+    if outlook.left and outlook.enabled:
+        lines += _point_lines("next opening", outlook.points, more=outlook.more)
+    lines.append(f"    {_window(outlook.days)}at most {most_text([outlook.most])}")
+    lines += [f"    note: {note}" for note in outlook.notes]
+    return printable("\n".join(lines))
+
+
+def _point_lines(what: str, points: Sequence[tuple[datetime, str]], *, more: bool) -> list[str]:
+    shown = [f"{point.isoformat(' ', 'seconds')}{f'  <- {mark}' if mark else ''}" for point, mark in points]
+    lines = [f"    {what} {text}" for text in shown or ["none: no point lies ahead"]]
+    return [*lines, *([f"    ... and more; {len(points)} are shown"] if more else [])]
+
+
+def check_totals(outlooks: Sequence[Outlook | SeriesOutlook], days: int | None, budget: int | None) -> str:
     """Return the last line of check: the most that all jobs together can send and cost.
 
     `budget` is how many requests each folder may send in a day; where it may be less than that, it is named.

@@ -145,7 +145,7 @@ def _turn(
         with ledger.writing(wait) as tx:
             note(tx, plan.sighting, point)
             count_up(tx, MISSED, span.count)
-        tell(job.id, _missed_event(job, span, now))
+        tell(job.id, missed_event(job, span, now))
     return Turn(plan=plan, since=point)
 
 
@@ -157,7 +157,7 @@ def made_up(turn: Turn) -> dict[str, Any] | None:
     span = missed_span(job, turn.since, turn.idle, turn.point, turn.asked, turn.gap)
     if span is None:
         return None
-    return _missed_event(job, span, turn.asked) if not job.catch_up else {"event": "made_up", **_told(span)}
+    return missed_event(job, span, turn.asked) if not job.catch_up else {"event": "made_up", **told_span(span)}
 
 
 def count_missed(plan: Plan, number: int) -> None:
@@ -166,12 +166,14 @@ def count_missed(plan: Plan, number: int) -> None:
         count_up(tx, MISSED, number)
 
 
-def _missed_event(job: Job, span: Span, now: float) -> dict[str, Any]:
+def missed_event(job: Job, span: Span, now: float) -> dict[str, Any]:
+    """Return the event of points that nothing makes up for."""
     over = job.catch_up and job.not_after is not None and now > job.not_after
-    return {"event": "missed", "why": "not_after has passed" if over else "catch_up is false", **_told(span)}
+    return {"event": "missed", "why": "not_after has passed" if over else "catch_up is false", **told_span(span)}
 
 
-def _told(span: Span) -> dict[str, Any]:
+def told_span(span: Span) -> dict[str, Any]:
+    """Return what an event tells of points in a row."""
     return {"first": utc(span.first), "last": utc(span.last), "count": span.count}
 
 

@@ -38,6 +38,25 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesRow:
+    """What status tells of a series: how many openings there were, may be, and are answered, and the rows of some.
+
+    `state` is that of the newest, the last of `openings`; `exhausted` names those that are.
+    """
+
+    id: str
+    state: JobState = "ready"
+    number: int = 0
+    times: int
+    answered: int = 0
+    exhausted: Sequence[str] = ()
+    next_opening: str | None = None
+    reason: str | None = None
+    rehearsal: bool = False
+    openings: Sequence[JobRow] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestRow:
     """A provider (or one model of it) that is left alone, in the ledger of one folder."""
 
@@ -95,6 +114,7 @@ class Survey:
     jobs: Sequence[JobRow] = ()
     rests: Sequence[RestRow] = ()
     notify: Sequence[SilentRow] = ()
+    series: Sequence[SeriesRow] = ()
 
 
 def problem_line(problem: Problem) -> str:
@@ -167,13 +187,16 @@ def daemon_lines(row: DaemonRow) -> list[str]:
     return [printable(f"DAEMON: {said}") for said in (", ".join(parts), *wrong)]
 
 
-def survey_table(survey: Survey) -> str:
-    """Return what status prints: what is said of the whole, then a line a job."""
-    return "\n".join(survey_parts(survey)).rstrip("\n")
+def survey_table(survey: Survey, *, unfolded: bool = False) -> str:
+    """Return what status prints: what is said of the whole, then a line a job and a series."""
+    return "\n".join(survey_parts(survey, unfolded=unfolded)).rstrip("\n")
 
 
-def survey_parts(survey: Survey) -> tuple[str, str]:
-    """Return the sentences on the whole (the daemon and rests first), and the table of the jobs."""
+def survey_parts(survey: Survey, *, unfolded: bool = False) -> tuple[str, str]:
+    """Return the sentences on the whole (the daemon and rests first), and the table of the jobs.
+
+    `unfolded` adds a line for each opening of a series.
+    """
     first = survey.problem or f"{survey.config}  ({live_words(survey.live)})"
     lines = [printable(first), *(daemon_lines(survey.daemon) if survey.daemon else [])]
     lines += [_rest_line(rest) for rest in survey.rests]
@@ -182,7 +205,10 @@ def survey_parts(survey: Survey) -> tuple[str, str]:
         for silent in survey.notify
     ]
     header = ("JOB", "STATE", "ATTEMPTS", "LAST OUTCOME", "NEXT POINT", "REASON OR ANSWER")
-    rows = "" if survey.problem else table([header, *(_cells(row) for row in survey.jobs)])
+    cells = [_cells(row) for row in survey.jobs]
+    for series in survey.series:
+        cells += [_folded(series), *(_cells(row) for row in series.openings if unfolded)]
+    rows = "" if survey.problem else table([header, *cells])
     return "\n".join(lines), rows
 
 
@@ -205,6 +231,17 @@ def _cells(row: JobRow) -> tuple[str, ...]:
         row.next_point or "-",
         marks + one_line(said),
     )
+
+
+def _folded(row: SeriesRow) -> tuple[str, ...]:
+    newest = row.openings[-1] if row.openings else JobRow(id=row.id, state=row.state, rehearsal=row.rehearsal)
+    count = f"{row.number} of {row.times} opened, {row.answered} answered"
+    ended = f"; EXHAUSTED: {', '.join(row.exhausted)}" if row.exhausted else ""
+    reason = row.reason or newest.reason
+    folded = replace(newest, id=row.id, next_point=row.next_opening, answer=None, reason=None)
+    marks = "REHEARSAL " if row.rehearsal else ""
+    said = f": {reason}" if reason else ""
+    return (*_cells(folded)[:-1], f"{marks}{count}{ended}{one_line(said)}")
 
 
 def live_words(live: bool) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,19 +13,21 @@ from scheduler.attempt import accept, next_request
 from scheduler.doubts import plain_doubts
 from scheduler.due import Plan, known_model, next_due, order_of, plan_job, private_paths
 from scheduler.errors import ResumedError
+from scheduler.heartbeat import beside, daemon_folders, find_daemon, names_of
 from scheduler.home import state_path
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
 from scheduler.notify import channel_name, shown_name
+from scheduler.openings import Course, count_answered, plan_opening, read_course, read_openings, terms
 from scheduler.owed import as_refusal
-from scheduler.owner import is_alive, program_version
+from scheduler.owner import is_alive
 from scheduler.points import last_of
 from scheduler.reader import Peek, peek
 from scheduler.report import (
-    DaemonRow,
     JobRow,
     JobState,
     RestRow,
+    SeriesRow,
     SilentRow,
     Survey,
     edit_words,
@@ -34,16 +35,17 @@ from scheduler.report import (
     fault_words,
 )
 from scheduler.rests import read_rests
-from scheduler.roster import Entry, Facts, read_daemon, read_facts, read_seen
+from scheduler.roster import Facts, read_facts, read_seen
+from scheduler.series import next_opening
 from scheduler.state import State, is_final, is_open, same_task, utc
 from scheduler.told import failing_channels
 
-# A daemon gives a heartbeat every 30 s; one that gave none for so long works no more.
-SILENCE = 120.0
 
+def survey(job_file: JobFile, environ: Mapping[str, str], *, unfolded: bool = False) -> Survey:
+    """Return a row for each job and series of the file, by name, and the rests of every ledger that it uses.
 
-def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
-    """Return a row for each job of the file, by name, and the rests of every ledger that it uses."""
+    `unfolded` gives the rows of all openings, else those without an answer and the newest have theirs.
+    """
     now = time.time()
     plans = {name: plan_job(job, job_file.live) for name, job in job_file.jobs.items()}
     private = private_paths(job_file, environ)
@@ -51,91 +53,55 @@ def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
         job_row(plans[name], environ, now, private) if name in plans else _refused_row(job_file, name)
         for name in sorted({*plans, *job_file.refused})
     ]
-    folders = sorted({plan.path.parent for plan in plans.values()})
+    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.entries})
     rests = [rest for folder in folders for rest in _rests(folder, now)]
-    daemon = _daemon_row({str(job_file.path)}, _daemon_folders(job_file.jobs.values(), environ), now)
+    patterns = [plan_job(pattern, job_file.live) for _, pattern in sorted(job_file.series.items())]
+    series = [series_row(plan, environ, now, private, unfolded=unfolded) for plan in patterns]
+    daemon = beside(find_daemon({str(job_file.path)}, daemon_folders(job_file.entries, environ), now), job_file)
     return Survey(
         config=str(job_file.path),
         live=job_file.live,
-        daemon=_beside(daemon, job_file),
+        daemon=daemon,
         jobs=rows,
         rests=rests,
         notify=_silent(folders, job_file, environ),
+        series=series,
     )
+
+
+def series_row(
+    plan: Plan, environ: Mapping[str, str], now: float, private: Sequence[Path], *, unfolded: bool = False
+) -> SeriesRow:
+    """Return what status tells of a series, and of its openings; what is wrong with it makes it blocked."""
+    pattern = plan.job
+    row = SeriesRow(id=pattern.id, times=terms(pattern).times, rehearsal=plan.rehearsal)
+    try:
+        with ledger_rows(plan.path.parent) as tx:
+            course = read_course(tx, plan, int(now)) if tx else Course.new(int(now))
+            listed = read_openings(tx, pattern.id) if tx and unfolded else course.asked
+            answered = count_answered(tx, pattern.id) if tx else 0
+        openings = [job_row(plan_opening(plan, one.opening), environ, now, private) for one in listed]
+        ahead = next_opening(pattern, course, now)
+        return replace(
+            row,
+            state=openings[-1].state if openings else "ready",
+            number=course.newest.number if course.newest else 0,
+            answered=answered,
+            exhausted=[f"{pattern.id}@{one.opening}" for one in course.unanswered if one.status == "exhausted"],
+            next_opening=ahead.isoformat(timespec="seconds") if ahead else None,
+            openings=openings,
+        )
+    except Exception as error:
+        return replace(row, state="blocked", reason=str(as_refusal(error)))
 
 
 def unreadable(path: Path, error: ResumedError, environ: Mapping[str, str]) -> Survey:
     """Return what can be told where jobs.yaml cannot be read."""
-    daemon = _daemon_row(_names(path), _daemon_folders((), environ), time.time())
+    daemon = find_daemon(names_of(path), daemon_folders((), environ), time.time())
     if daemon and daemon.alive:
         edit = edit_words(fault_words(error))
         daemon = replace(daemon, on_disk=getattr(error, "digest", None) or None, edit=edit)
     return Survey(config=str(path), problem=str(error), daemon=daemon)
-
-
-def _names(path: Path) -> set[str]:
-    """Return the names under which the daemon of a file may be entered."""
-    with contextlib.suppress(OSError):  # the current folder is gone
-        return {os.path.realpath(path), str(path.absolute())}
-    return {str(path)}
-
-
-def _daemon_folders(jobs: Iterable[Job], environ: Mapping[str, str]) -> set[Path]:
-    """Return the folders whose ledgers may have the entry of a daemon of these jobs."""
-    folders = {plan_job(job, live).path.parent for job in jobs for live in (False, True)}
-    with contextlib.suppress(ResumedError):
-        folders.add(state_path(environ))
-    return folders
-
-
-def _daemon_row(names: Iterable[str], folders: Iterable[Path], now: float) -> DaemonRow | None:
-    """Return what is known of the daemon of a file; None where none runs and the last one ended as it should."""
-    found = [entry for name in names for folder in sorted(folders) for entry in _entered(folder, name)]
-    if not found:
-        return None
-    alive, entry = max(((is_alive(entry.owner), entry) for entry in found), key=_freshness)
-    row = DaemonRow(pid=entry.owner.pid, alive=alive, since=utc(entry.since), installed=program_version())
-    if (pulse := entry.pulse) is None:
-        return row
-    return replace(
-        row,
-        version=pulse.version,
-        loaded=pulse.digest,
-        loaded_at=utc(pulse.loaded_at),
-        tried=pulse.tried,
-        fault=pulse.fault,
-        max_parallel=pulse.max_parallel,
-        heartbeat=utc(pulse.at),
-        silent=alive and now - pulse.at > SILENCE,
-    )
-
-
-def _beside(row: DaemonRow | None, job_file: JobFile) -> DaemonRow | None:
-    """Hold what a daemon has in force against the file on disk."""
-    if row is None or row.loaded is None or not row.alive:
-        return row
-    known = row.tried in (job_file.digest, "")
-    waits = job_file.max_parallel != row.max_parallel
-    return replace(
-        row,
-        on_disk=job_file.digest,
-        edit=edit_words(row.fault if known else "") if job_file.digest != row.loaded else None,
-        max_parallel_on_disk=job_file.max_parallel if waits else None,
-    )
-
-
-def _entered(folder: Path, config: str) -> list[Entry]:
-    try:
-        with ledger_rows(folder) as tx:
-            entry = read_daemon(tx, config) if tx else None
-    except ResumedError:
-        return []  # each job of the folder tells it
-    return [entry] if entry else []
-
-
-def _freshness(found: tuple[bool, Entry]) -> tuple[bool, int]:
-    alive, entry = found
-    return alive, entry.pulse.at if entry.pulse else entry.since
 
 
 def _refused_row(job_file: JobFile, name: str) -> JobRow:

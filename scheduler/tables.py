@@ -48,8 +48,12 @@ CREATE TABLE daemon (
 # What came with series, review, delivery, notifications and the daemon's heartbeat.
 _LIVING: Final = """
 CREATE TABLE opening (
-    series TEXT NOT NULL, point INTEGER NOT NULL, opened_at INTEGER NOT NULL, PRIMARY KEY (series, point)
+    series TEXT NOT NULL, number INTEGER NOT NULL, point INTEGER NOT NULL, opening TEXT NOT NULL,
+    checkpoint TEXT NOT NULL, status TEXT NOT NULL, opened_at INTEGER NOT NULL, passed INTEGER NOT NULL,
+    PRIMARY KEY (series, number), UNIQUE (series, point), UNIQUE (series, opening)
 ) WITHOUT ROWID;
+CREATE INDEX opening_file ON opening (checkpoint);
+CREATE INDEX opening_unanswered ON opening (series, number) WHERE status != 'done';
 CREATE TABLE delivery (
     checkpoint TEXT NOT NULL, allowance INTEGER NOT NULL, answer_sha256 TEXT NOT NULL, number INTEGER NOT NULL,
     target TEXT NOT NULL, who TEXT NOT NULL, started_at INTEGER NOT NULL, pid INTEGER NOT NULL, start TEXT NOT NULL,

@@ -18,6 +18,7 @@ from scheduler.job import Job, JobFile
 from scheduler.owed import HASTE, Result, Turn, as_refusal, count_missed, made_up, select
 from scheduler.reader import peek
 from scheduler.report import problem_line
+from scheduler.series import unfold
 from scheduler.state import State, is_final
 
 Tell = Callable[[str, dict[str, Any]], object]
@@ -126,11 +127,12 @@ def tick(
 
     `names` narrows it to these jobs, `by_hand` runs them whether due or not. Once `stopped` says so, no slice begins.
     """
-    names = names or [*job_file.jobs, *job_file.refused]
+    names = names or [*job_file.jobs, *job_file.series, *job_file.refused]
     for name in names:
         if name in job_file.refused:
             yield Result(job=name, refusal=EntryRefused(problem=problem_line(job_file.refused[name])))
-    jobs = [job_file.jobs[name] for name in dict.fromkeys(names) if name in job_file.jobs]
+    jobs, wrong = unfold(job_file, names, time.time(), tell, by_hand=by_hand, wait=HASTE)
+    yield from wrong
     due: list[Job] = []
     locked: list[Job] = []  # the ledger of these is waited for by their own workers, after all others
     for chosen in select(jobs, job_file.live, time.time(), tell, by_hand=by_hand, wait=HASTE):
@@ -139,7 +141,7 @@ def tick(
         elif isinstance(chosen, Turn):
             yield Result(job=chosen.plan.job.id, plan=chosen.plan)
         elif isinstance(chosen.refusal, LedgerBusy):
-            locked.append(job_file.jobs[chosen.job])
+            locked += [job for job in jobs if job.id == chosen.job]
         else:
             yield chosen
 

@@ -18,6 +18,7 @@ LAST = [
     "damage",
     "races",
     "bad_input",
+    "series",
     "cron",
     "daemon",
     "status",

@@ -16,7 +16,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import IO, Any, NamedTuple
+
+import time_machine
 
 from tests.support import ROOT, Project
 
@@ -90,6 +93,11 @@ RECOVERY = {
     "interrupted-after": Step(*_SETTLE, after=True),
     "interrupted-published": Step(*_PUBLISH, call=2, after=True),
 }
+# An opening of a series: inside its transaction, and once that is durable.
+OPENED = {
+    "opening-inside": Step("scheduler.series", "enter", after=True),
+    "opening-after": Step("scheduler.series", "_write", after=True),
+}
 STEPS = UNCOUNTED | COUNTED | SENT | SAVED | RECOVERY
 
 
@@ -101,13 +109,21 @@ class Ended(NamedTuple):
 
 
 def forked(
-    project: Project, *commands: Sequence[str], steps: Sequence[str] = (), together: bool = False
+    project: Project,
+    *commands: Sequence[str],
+    steps: Sequence[str] = (),
+    together: bool = False,
+    at: datetime | None = None,
 ) -> list[Ended]:
-    """Run the program with each command, one after the other or `together`, each killed at its step if one is named."""
+    """Run the program with each command, one after the other or `together`, each killed at its step if one is named.
+
+    `at` is what their clocks say, else the clock of this machine.
+    """
     plan = {
         "commands": [["--config", str(project.config), *command] for command in commands],
         "steps": list(steps) or [None] * len(commands),
         "together": together,
+        "at": at and at.isoformat(),
     }
     driver = subprocess.run(
         [sys.executable, "-m", "tests.killed_at"],
@@ -126,6 +142,8 @@ def _main() -> None:
     plan = json.loads(sys.stdin.read())
     for module in ("scheduler.cli", "scheduler.gateway", "scheduler.keys"):
         importlib.import_module(module)
+    if plan["at"]:
+        time_machine.travel(datetime.fromisoformat(plan["at"])).start()
     pairs = zip(plan["commands"], plan["steps"], strict=True)
     if plan["together"]:
         started = [_fork(command, step) for command, step in pairs]
@@ -145,7 +163,7 @@ def _fork(command: list[str], step: str | None) -> tuple[int, IO[bytes]]:
         os.dup2(told.fileno(), 1)
         os.dup2(told.fileno(), 2)
         if step:
-            _arm(STEPS[step])
+            _arm((STEPS | OPENED)[step])
         code = importlib.import_module("scheduler.cli").main(command)
     finally:
         os._exit(code)

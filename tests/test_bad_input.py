@@ -1398,7 +1398,7 @@ def test_status_json_has_exactly_the_listed_shape(begun: Project, chat: ChatServ
     command(begun, "run", "apart")
     told = command(begun, "status", "--json")
     found = json.loads(told.out)
-    assert list(found) == ["config", "live", "problem", "daemon", "jobs", "rests", "notify"]
+    assert list(found) == ["config", "live", "problem", "daemon", "jobs", "rests", "notify", "series"]
     assert (found["config"], found["live"]) == (str(begun.config), True)
     assert [entry["id"] for entry in found["jobs"]] == ["apart", "nightly", "other", "sealed"]
     fields = "id state attempts max_attempts schedule next_point last_point outcome reason model provider rehearsal"

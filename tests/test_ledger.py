@@ -444,7 +444,9 @@ def test_a_ledger_of_an_older_version_is_read_as_it_is_and_brought_up_by_the_fir
     assert path.read_bytes() == before
     for _ in range(2):
         with opened(tmp_path) as ledger, ledger.writing() as tx:
-            tx.execute("INSERT OR IGNORE INTO opening VALUES ('weekly', 1, 1)")
+            tx.execute(
+                "INSERT OR IGNORE INTO opening VALUES ('weekly', 1, 1, '1970-01-01T000001Z', 'w.json', 'ready', 1, 1)"
+            )
             assert tx.execute("SELECT since FROM job").fetchone()[0] == 7
             assert tx.execute("PRAGMA user_version").fetchone()[0] == len(SCRIPTS)
     with ledger_rows(tmp_path) as tx:

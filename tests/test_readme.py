@@ -344,8 +344,17 @@ def test_the_yaml_example_is_a_whole_good_file(project: Project) -> None:
     assert "at 09:00 on Monday through Friday (Europe/Madrid); 4 of 4 requests left" in checked.stdout
 
 
+def test_the_series_of_the_readme_is_a_good_one(project: Project) -> None:
+    _, example, _ = blocks("yaml")
+    (project.folder / "CHANGELOG.md").write_text("- Faster.\n")
+    project.write(example)
+    checked = project.run("check")
+    assert checked.stderr == ""
+    assert "opens at 07:00 on Monday (UTC); 52 of 52 openings left, at most 208 requests" in checked.stdout
+
+
 def test_the_channels_of_the_second_yaml_example_are_good_ones_of_each_kind(project: Project) -> None:
-    _, example = blocks("yaml")
+    *_, example = blocks("yaml")
     text = f"{example}jobs: {{one: {{task: Say it, checkpoint: one.json, provider: demo}}}}\n"
     read = jobfile.parse_job_file(text.encode(), project.config)
     assert read.problems == ()

@@ -36,6 +36,8 @@ COMMANDS = [
     ["revise", "nightly", *WHY],
     ["renew", "nightly", *WHY, "--confirm", "nightly"],
     ["unblock", "local"],
+    ["run", "weekly"],
+    ["show", "weekly"],
 ]
 
 
@@ -67,12 +69,11 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             project.run("run", "nightly", code=None)
             if name == "first":
                 project.run("renew", "nightly", *WHY, "--confirm", "nightly")
-    project.run("run", "apart")
+    project.run("run", "apart", "weekly")
     with contextlib.closing(sqlite3.connect(project.folder / "checkpoints" / NAME)) as base, base:
         now = int(time.time())
         base.execute("INSERT INTO daemon VALUES (?, 1, '1', 'b', ?)", (str(project.config), now))
         base.execute("INSERT INTO orphan VALUES ('nightly.json', 1, 1, ?, 't', x'00')", (now,))
-        base.execute("INSERT INTO opening VALUES ('weekly', ?, ?)", (now, now))
         delivery = ("nightly.json", 1, "0" * 64, 1, "report.md", "ann", now, 1, "1", "b", "delivered", "", now)
         base.execute("INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", delivery)
         base.execute("INSERT INTO act VALUES ('nightly.json', 1, ?, 'renew', '', 'because', 'ann')", (now,))
@@ -88,7 +89,8 @@ def write(project: Project, url: str = NOWHERE) -> None:
     """Write a job that has begun, and two of the demo, one of them in a folder of its own."""
     (project.folder / "notes.md").write_text("Shipping takes three days.\n")
     apart = {**DEMO, "checkpoint": "apart/apart.json"}
-    project.live(url, {"nightly": {"schedule": "every 1s"}, "apart": apart}, after_failure=[])
+    weekly = {**DEMO, "checkpoint": "checkpoints/weekly-{opening}.json", "series": {"opens": "every 1m", "times": 9}}
+    project.live(url, {"nightly": {"schedule": "every 1s"}, "apart": apart, "weekly": weekly}, after_failure=[])
 
 
 @pytest.fixture

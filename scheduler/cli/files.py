@@ -13,6 +13,7 @@ from scheduler.due import Plan, plan_job
 from scheduler.errors import EntryRefused, JobFileUnreadable, UsageRefused
 from scheduler.job import JobFile
 from scheduler.jobfile import read_job_file
+from scheduler.openings import find_job
 from scheduler.report import problem_line, unknown_name
 
 SYSTEM_WIDE = Path("/etc/resumed/jobs.yaml")
@@ -52,10 +53,22 @@ def load(options: argparse.Namespace, *, quiet: bool = False) -> JobFile:
 
 
 def pick(job_file: JobFile, names: Sequence[str]) -> list[str]:
-    """Return the names of jobs, each once. Raises UsageRefused."""
-    for name in names:
-        check_name(job_file, "job", name, {*job_file.jobs, *job_file.refused})
-    return list(dict.fromkeys(names))
+    """Return the names of jobs, series and openings, each once; a refused series stands for its openings too.
+
+    Raises UsageRefused.
+    """
+    return list(dict.fromkeys(_known(job_file, name) for name in names))
+
+
+def _known(job_file: JobFile, name: str) -> str:
+    series, opening, _ = name.partition("@")
+    if opening and series in job_file.refused:
+        return series
+    if opening and series in job_file.series:
+        find_job(job_file, name)
+    else:
+        check_name(job_file, "job", name, {*job_file.jobs, *job_file.series, *job_file.refused})
+    return name
 
 
 def check_name(job_file: JobFile, kind: str, name: str, known: Collection[str]) -> None:
@@ -65,8 +78,8 @@ def check_name(job_file: JobFile, kind: str, name: str, known: Collection[str]) 
 
 
 def plan_of(job_file: JobFile, name: str) -> Plan:
-    """Return how one job runs. Raises UsageRefused, EntryRefused."""
-    pick(job_file, [name])
+    """Return how one job runs; a series stands for its newest opening. Raises UsageRefused, EntryRefused, NotOpened."""
+    [name] = pick(job_file, [name])
     if name in job_file.refused:
         raise EntryRefused(problem=problem_line(job_file.refused[name]))
-    return plan_job(job_file.jobs[name], job_file.live)
+    return plan_job(find_job(job_file, name), job_file.live)

@@ -15,10 +15,10 @@ from scheduler.cli.output import BLOCKED, LATER, NO_PROGRESS, exit_code, first_c
 from scheduler.cli.redraw import redraw
 from scheduler.due import Plan, plan_job
 from scheduler.errors import ResumedError
-from scheduler.forecast import forecast, open_folders
+from scheduler.forecast import forecast, open_folders, series_forecast
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import ledger_rows, read_archives
-from scheduler.outlook import check_header, check_totals, outlook_text
+from scheduler.outlook import Outlook, SeriesOutlook, check_header, check_totals, outlook_text, series_text
 from scheduler.reader import peek
 from scheduler.report import daemon_lines, survey_json, survey_parts, survey_table, watch_line
 from scheduler.state import State, is_final, same_task, utc
@@ -38,6 +38,7 @@ def add_commands(commands: Any) -> None:
     form = command.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--watch", nargs="?", type=_seconds, const=2.0, metavar="SECONDS", help="draw it anew in place")
+    command.add_argument("--all", action="store_true", help="a line for each opening of a series too")
 
     command = add_command(
         commands, "show", show, "print what a job's checkpoint holds", "resumed show shipping-question --answer"
@@ -64,12 +65,19 @@ def _seconds(text: str) -> float:
 def check(options: argparse.Namespace) -> int:
     """Check the file, its providers and checkpoints; print the schedules in words, and the points ahead."""
     job_file = load(options)
-    codes, outlooks = [BLOCKED for _ in job_file.refused], []
-    print(check_header(str(job_file.path), len(job_file.jobs), len(job_file.refused), job_file.live))
-    for job in job_file.jobs.values():
-        outlook, refusal = forecast(plan_job(job, job_file.live), job_file, os.environ, options.days)
-        outlooks.append(outlook)
-        print(outlook_text(outlook))
+    codes = [BLOCKED for _ in job_file.refused]
+    outlooks: list[Outlook | SeriesOutlook] = []
+    print(check_header(str(job_file.path), len(job_file.entries), len(job_file.refused), job_file.live))
+    for job in job_file.entries:
+        plan = plan_job(job, job_file.live)
+        if job.series:
+            series, refusal = series_forecast(plan, job_file, os.environ, options.days)
+            outlooks.append(series)
+            print(series_text(series))
+        else:
+            outlook, refusal = forecast(plan, job_file, os.environ, options.days)
+            outlooks.append(outlook)
+            print(outlook_text(outlook))
         if refusal is not None:
             log("error", f"job {job.id}: {refusal}", "blocked", job.id, reason=str(refusal))
             codes.append(exit_code(refusal))
@@ -83,24 +91,24 @@ def status(options: argparse.Namespace) -> int:
     """Print the daemon, what rests, and the state of every job; of a file that cannot be read, what can be told."""
     if options.watch:
         path = find_config(options, os.environ)
-        return redraw(lambda: _drawn(path, options.watch), options.watch)
+        return redraw(lambda: _drawn(path, options.watch, options.all), options.watch)
     try:
-        found = survey(load(options, quiet=True), os.environ)
+        found = survey(load(options, quiet=True), os.environ, unfolded=options.json or options.all)
     except ResumedError as error:
         found = unreadable(find_config(options, os.environ), error, os.environ)
         if found.daemon:
             print(survey_json(found) if options.json else "\n".join(daemon_lines(found.daemon)))
         raise
-    print(survey_json(found) if options.json else survey_table(found))
+    print(survey_json(found) if options.json else survey_table(found, unfolded=options.all))
     return 0
 
 
-def _drawn(path: Path, seconds: float) -> tuple[str, str]:
+def _drawn(path: Path, seconds: float, unfolded: bool) -> tuple[str, str]:
     try:
-        found = survey(read_job_file(path), os.environ)
+        found = survey(read_job_file(path), os.environ, unfolded=unfolded)
     except ResumedError as error:  # the next edit may mend it
         found = unreadable(path, error, os.environ)
-    sentences, rows = survey_parts(found)
+    sentences, rows = survey_parts(found, unfolded=unfolded)
     return f"{watch_line(utc(time.time()), seconds)}\n{sentences}", rows
 
 

@@ -91,16 +91,19 @@ def adopt(options: argparse.Namespace) -> int:
         plan = plan_of(job_file, options.job)
         return _told(plan, lambda: mend.adopt(plan))
     codes = []
-    for job in job_file.jobs.values():
-        plan = plan_job(job, job_file.live)
+    patterns = [plan_job(pattern, job_file.live) for pattern in job_file.series.values()]
+    plans = [plan_job(job, job_file.live) for job in job_file.jobs.values()]
+    for plan in [*plans, *(plan for pattern in patterns for plan in mend.openings_of(pattern))]:
         try:
             if exists(plan.path):
                 codes.append(_told(plan, lambda plan=plan: mend.adopt(plan)))  # type: ignore[misc]  # binds this plan
         except ResumedError as error:
-            log("error", f"job {job.id}: {error}", "blocked", job.id, reason=str(error))
+            log("error", f"job {plan.job.id}: {error}", "blocked", plan.job.id, reason=str(error))
             codes.append(exit_code(error))
     if not codes:
         print("no job has a file to adopt")
+    for pattern in patterns:
+        mend.count_again(pattern)
     return first_code(codes)
 
 
@@ -128,9 +131,9 @@ def renew(options: argparse.Namespace) -> int:
 def unblock(options: argparse.Namespace) -> int:
     """End the rests of a provider in every ledger that the file uses."""
     job_file = load(options, quiet=True)
-    used = {job.provider.name for job in job_file.jobs.values()} | set(job_file.providers)
+    used = {job.provider.name for job in job_file.entries} | set(job_file.providers)
     check_name(job_file, "provider", options.provider, used)
-    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.jobs.values()})
+    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.entries})
     lifted = mend.unblock(folders, options.provider)
     print(printable(f"provider {options.provider}: {f'{lifted} rests ended' if lifted else 'it was not resting'}"))
     return 0
