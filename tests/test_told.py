@@ -273,6 +273,9 @@ def test_a_refused_entry_is_told_once_a_day_and_its_end_once(
     assert said[1:] == [""] * 4
     assert "job nightly" in ticks.tick(code=65, after=DAY)
     assert hooks.events == ["blocked"] * 2
+    ticks.project.write(f"# a comment\n{ticks.project.config.read_text()}")
+    ticks.tick(code=65, after=60)
+    assert hooks.events == ["blocked"] * 2  # by one line further down it is the same
     write(ticks.project, chat.url, hooks, {"schedule": "0 0 1 1 *"})
     assert [ticks.tick(code=0, after=60) for _ in range(2)] == [""] * 2
     assert hooks.events == ["blocked", "blocked", "recovered"]
