@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,13 @@ import pytest
 import time_machine
 
 from scheduler.cli import main
-from scheduler.errors import AccessRefused, NoStateFolder
+from scheduler.due import plan_job
+from scheduler.errors import AccessRefused, CheckpointMoved, NoStateFolder
 from scheduler.herald import Herald
 from scheduler.home import state_folder
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME, Ledger
+from scheduler.owed import Result
 from scheduler.tick import tick
 from scheduler.told import DAY, HOUR, LOG, Memory
 from tests.support import Hooks, Project, answer, chat_server, tool_calls, wait_until
@@ -493,6 +496,21 @@ def test_a_daemon_reminds_once_a_day_and_tries_again_after_an_hour(
     assert reminded(HOUR) == []
     assert sorted(reminded(DAY)) == ["blocked", "log"]
     assert reminded(60) == []
+
+
+def test_what_a_daemon_notes_twice_within_a_second_is_told_twice(ticks: Ticks, hooks: Hooks) -> None:
+    write(ticks.project, NOWHERE, hooks)
+    job_file = read_job_file(ticks.project.config)
+    plan = plan_job(job_file.jobs["nightly"], True)
+    waits = Result(job="nightly", plan=plan)
+    lines: list[str] = []
+    herald = Herald(job_file, os.environ, lambda _, message, *__, **___: lines.append(message), remembers=True)
+    herald.note(waits)
+    herald.note(replace(waits, refusal=CheckpointMoved(job="nightly", old="a", new="b")))
+    herald.note(waits)
+    herald.close()
+    assert hooks.events == ["blocked", "recovered"]
+    assert lines[-1] == "job nightly: it runs again"
 
 
 # ---- notifications that fail
