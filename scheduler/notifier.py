@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -38,6 +39,7 @@ from scheduler.told import DAY
 
 Verdict = Literal["later", "blocked", "failed", "progress", "done", "exhausted", "waits"]
 
+_PLACE: Final = re.compile(r"^.*?:\d+:\d+: ")
 # Refusals that are over once a job was looked at, whether it is due or not.
 _SEEN: Final = (EntryRefused, CheckpointMoved, LedgerDamaged, LedgerForeign, NotAFile, AccessRefused)
 
@@ -59,8 +61,9 @@ def verdict_of(result: Result) -> Verdict:
 
 
 def matter_of(refusal: ResumedError) -> str:
-    """Return what tells a standing refusal from all others."""
-    return storable(f"{type(refusal).__name__}: {refusal}")
+    """Return what tells a standing refusal from all others; an entry may move to another line of its file."""
+    said = _PLACE.sub("", str(refusal)) if isinstance(refusal, EntryRefused) else str(refusal)
+    return storable(f"{type(refusal).__name__}: {said}")
 
 
 def is_over(place: Place, channel: str, verdict: Verdict) -> bool:

@@ -25,7 +25,18 @@ from scheduler.job import JobFile
 from scheduler.jobfile import read_job_file
 from scheduler.owed import select
 from scheduler.watch import WatchedFile
-from tests.support import PROGRAM, ROOT, ChatServer, Project, answer, chat_server, manager, tool_calls, wait_until
+from tests.support import (
+    PROGRAM,
+    ROOT,
+    ChatServer,
+    Project,
+    answer,
+    chat_server,
+    manager,
+    state_home,
+    tool_calls,
+    wait_until,
+)
 
 GOES_ON = tool_calls(("c1", "read_file", "{}"))  # progress, so that nothing delays the next point
 EACH_SECOND = {"schedule": "every 1s"}
@@ -572,7 +583,7 @@ def traced(tmp_path: Path, command: Sequence[str]) -> tuple[subprocess.Completed
     namespace = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
     strace = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=connect,openat"]
     shell = ["sh", "-c", 'readlink /proc/self/ns/net; exec "$@"', "sh"]
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **state_home(tmp_path)}
     done = subprocess.run(
         [*namespace, *shell, *strace, *command], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=100
     )

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,13 @@ import pytest
 import time_machine
 
 from scheduler.cli import main
-from scheduler.errors import AccessRefused, NoStateFolder
+from scheduler.due import plan_job
+from scheduler.errors import AccessRefused, CheckpointMoved, NoStateFolder
 from scheduler.herald import Herald
 from scheduler.home import state_folder
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME, Ledger
+from scheduler.owed import Result
 from scheduler.tick import tick
 from scheduler.told import DAY, HOUR, LOG, Memory
 from tests.support import Hooks, Project, answer, chat_server, tool_calls, wait_until
@@ -273,6 +276,9 @@ def test_a_refused_entry_is_told_once_a_day_and_its_end_once(
     assert said[1:] == [""] * 4
     assert "job nightly" in ticks.tick(code=65, after=DAY)
     assert hooks.events == ["blocked"] * 2
+    ticks.project.write(f"# a comment\n{ticks.project.config.read_text()}")
+    ticks.tick(code=65, after=60)
+    assert hooks.events == ["blocked"] * 2  # by one line further down it is the same
     write(ticks.project, chat.url, hooks, {"schedule": "0 0 1 1 *"})
     assert [ticks.tick(code=0, after=60) for _ in range(2)] == [""] * 2
     assert hooks.events == ["blocked", "blocked", "recovered"]
@@ -490,6 +496,21 @@ def test_a_daemon_reminds_once_a_day_and_tries_again_after_an_hour(
     assert reminded(HOUR) == []
     assert sorted(reminded(DAY)) == ["blocked", "log"]
     assert reminded(60) == []
+
+
+def test_what_a_daemon_notes_twice_within_a_second_is_told_twice(ticks: Ticks, hooks: Hooks) -> None:
+    write(ticks.project, NOWHERE, hooks)
+    job_file = read_job_file(ticks.project.config)
+    plan = plan_job(job_file.jobs["nightly"], True)
+    waits = Result(job="nightly", plan=plan)
+    lines: list[str] = []
+    herald = Herald(job_file, os.environ, lambda _, message, *__, **___: lines.append(message), remembers=True)
+    herald.note(waits)
+    herald.note(replace(waits, refusal=CheckpointMoved(job="nightly", old="a", new="b")))
+    herald.note(waits)
+    herald.close()
+    assert hooks.events == ["blocked", "recovered"]
+    assert lines[-1] == "job nightly: it runs again"
 
 
 # ---- notifications that fail
