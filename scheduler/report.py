@@ -12,7 +12,7 @@ from scheduler.errors import ResumedError
 from scheduler.job import Problem
 from scheduler.text import dots, json_text, one_line, printable, table
 
-JobState = Literal["ready", "running", "done", "exhausted", "blocked"]
+JobState = Literal["ready", "running", "done", "exhausted", "blocked", "disabled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,15 @@ class RestRow:
     until: str | None
     reason: str
     folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentRow:
+    """A channel over which notifications fail, why, and since when (UTC text)."""
+
+    channel: str
+    reason: str
+    since: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +94,7 @@ class Survey:
     daemon: DaemonRow | None = None
     jobs: Sequence[JobRow] = ()
     rests: Sequence[RestRow] = ()
+    notify: Sequence[SilentRow] = ()
 
 
 def problem_line(problem: Problem) -> str:
@@ -167,6 +177,10 @@ def survey_parts(survey: Survey) -> tuple[str, str]:
     first = survey.problem or f"{survey.config}  ({live_words(survey.live)})"
     lines = [printable(first), *(daemon_lines(survey.daemon) if survey.daemon else [])]
     lines += [_rest_line(rest) for rest in survey.rests]
+    lines += [
+        printable(f"NOTIFY: {silent.channel} failed: {one_line(silent.reason, 200)}, since {silent.since}")
+        for silent in survey.notify
+    ]
     header = ("JOB", "STATE", "ATTEMPTS", "LAST OUTCOME", "NEXT POINT", "REASON OR ANSWER")
     rows = "" if survey.problem else table([header, *(_cells(row) for row in survey.jobs)])
     return "\n".join(lines), rows

@@ -19,15 +19,20 @@ from scheduler.text import storable
 # A process that read its clock before another one, and the ledger after it, finds rows of a moment ago in the future.
 CLOCK_SLACK = 60
 
+# Names of `tally`: how often something happened, and when `tick` last ended (UTC seconds).
+MISSED, RELOAD_FAILURES, LAST_TICK = "missed", "reload_failures", "last_tick"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What the due rule asks of a checkpoint: the schedule points used, failures in a row, the end of the last.
 
-    `size` is that of the newest document in bytes; a published file of another size is behind.
+    `attempts` are those that this ledger admitted. `size` is that of the newest document in bytes; a published file of
+    another size is behind.
     """
 
     status: str = "ready"
+    attempts: int = 0
     size: int | None = None
     points: frozenset[int] = frozenset()
     failures: int = 0
@@ -79,6 +84,12 @@ def _has_admissions(tx: Connection, job: str, key: str) -> bool:
 def note(tx: Connection, sighting: Sighting, since: int) -> None:
     """Bind a job to its checkpoint and schedule from `since` on, whatever it was bound to before."""
     tx.execute("REPLACE INTO job VALUES (?, ?, ?, ?)", (sighting.job, sighting.checkpoint, sighting.schedule, since))
+
+
+def read_acted(tx: Connection, key: str) -> int:
+    """Return when a person last acted on a checkpoint (UTC seconds); 0 where nobody did."""
+    row = read_row(tx, "SELECT at FROM act WHERE checkpoint = ? ORDER BY at DESC LIMIT 1", (key,))
+    return row[0] if row else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +155,17 @@ def read_daemon(tx: Connection, config: str) -> Entry | None:
     return Entry(Owner(*row[:3]), row[3], Pulse(*said) if said else None) if row else None
 
 
+def count_up(tx: Connection, name: str, times: int = 1) -> None:
+    """Count something that happened, for metrics."""
+    query = "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET count = count + excluded.count"
+    tx.execute(query, (name, times))
+
+
+def set_tally(tx: Connection, name: str, value: int) -> None:
+    """Store a number in place of the one before."""
+    tx.execute("REPLACE INTO tally VALUES (?, ?)", (name, value))
+
+
 def read_facts(tx: Connection, key: str) -> Facts:
     """Return what the due rule asks of a checkpoint; one without a document has the facts of a new one."""
     row = read_row(
@@ -166,6 +188,7 @@ def _facts(status: str, size: int, admissions: Sequence[Admission]) -> Facts:
         failures += 1
     return Facts(
         status=status,
+        attempts=admissions[-1].attempt if admissions else 0,
         size=size,
         points=frozenset(row.point for row in admissions if row.point is not None),
         failures=failures,

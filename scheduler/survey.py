@@ -17,14 +17,26 @@ from scheduler.errors import ResumedError
 from scheduler.home import state_path
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
+from scheduler.notify import channel_name, shown_name
 from scheduler.owed import as_refusal
 from scheduler.owner import is_alive, program_version
 from scheduler.points import last_of
 from scheduler.reader import Peek, peek
-from scheduler.report import DaemonRow, JobRow, JobState, RestRow, Survey, edit_words, edited_since, fault_words
+from scheduler.report import (
+    DaemonRow,
+    JobRow,
+    JobState,
+    RestRow,
+    SilentRow,
+    Survey,
+    edit_words,
+    edited_since,
+    fault_words,
+)
 from scheduler.rests import read_rests
 from scheduler.roster import Entry, Facts, read_daemon, read_facts, read_seen
 from scheduler.state import State, is_final, is_open, same_task, utc
+from scheduler.told import failing_channels
 
 # A daemon gives a heartbeat every 30 s; one that gave none for so long works no more.
 SILENCE = 120.0
@@ -39,10 +51,16 @@ def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
         job_row(plans[name], environ, now, private) if name in plans else _refused_row(job_file, name)
         for name in sorted({*plans, *job_file.refused})
     ]
-    rests = [rest for folder in sorted({plan.path.parent for plan in plans.values()}) for rest in _rests(folder, now)]
+    folders = sorted({plan.path.parent for plan in plans.values()})
+    rests = [rest for folder in folders for rest in _rests(folder, now)]
     daemon = _daemon_row({str(job_file.path)}, _daemon_folders(job_file.jobs.values(), environ), now)
     return Survey(
-        config=str(job_file.path), live=job_file.live, daemon=_beside(daemon, job_file), jobs=rows, rests=rests
+        config=str(job_file.path),
+        live=job_file.live,
+        daemon=_beside(daemon, job_file),
+        jobs=rows,
+        rests=rests,
+        notify=_silent(folders, job_file, environ),
     )
 
 
@@ -143,6 +161,26 @@ def _rests(folder: Path, now: float) -> list[RestRow]:
     ]
 
 
+def _silent(folders: Sequence[Path], job_file: JobFile, environ: Mapping[str, str]) -> list[SilentRow]:
+    """Return each channel of the file that fails, once, with its latest reason and the time since when it fails."""
+    channels = [*job_file.notify, *(channel for job in job_file.jobs.values() for channel in job.notify)]
+    named = {channel_name(channel): shown_name(channel) for channel in channels}
+    found: dict[str, tuple[str, int]] = {}
+    own: list[Path] = []
+    with contextlib.suppress(ResumedError):
+        own = [state_path(environ)]
+    for folder in [*folders, *own]:
+        try:
+            with ledger_rows(folder) as tx:
+                rows = failing_channels(tx) if tx else []
+        except ResumedError:
+            continue  # each job of the folder tells it
+        found |= {name: (fault, since) for name, fault, since in rows if name in named}
+    return [
+        SilentRow(channel=named[name], reason=fault, since=utc(since)) for name, (fault, since) in sorted(found.items())
+    ]
+
+
 def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequence[Path]) -> JobRow:
     """Return what status tells of one job; whatever is wrong with it makes it blocked, with the reason."""
     job = plan.job
@@ -160,6 +198,8 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
         row = _with_points(_with_state(row, found, bool(job.read)), job, facts, since, now)
         if found.state is not None:
             row = _with_edits(row, found.state, plan)
+        if row.state == "ready" and not job.enabled:
+            return replace(row, state="disabled", model=row.model or known_model(plan, environ))
         if row.state == "ready":
             check_next(plan, found.state, environ, private)
         return replace(row, model=row.model or known_model(plan, environ))
@@ -214,7 +254,7 @@ def _job_state(state: State, admission: Admission | None, max_attempts: int) -> 
 
 
 def _with_points(row: JobRow, job: Job, facts: Facts, since: int, now: float) -> JobRow:
-    if row.state in ("done", "exhausted"):
+    if row.state in ("done", "exhausted") or not job.enabled:
         return row
     moment = datetime.fromtimestamp(now, UTC)
     newest = last_of(job, moment, datetime.fromtimestamp(since, UTC))

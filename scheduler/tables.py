@@ -61,7 +61,7 @@ CREATE TABLE act (
     detail TEXT NOT NULL, reason TEXT NOT NULL, who TEXT NOT NULL, PRIMARY KEY (checkpoint, number)
 ) WITHOUT ROWID;
 CREATE TABLE told (
-    subject TEXT NOT NULL, channel TEXT NOT NULL, matter TEXT NOT NULL, since INTEGER NOT NULL, at INTEGER NOT NULL,
+    subject TEXT NOT NULL, channel TEXT NOT NULL, matter TEXT NOT NULL, standing INTEGER, at INTEGER NOT NULL,
     fault TEXT NOT NULL, PRIMARY KEY (subject, channel, matter)
 ) WITHOUT ROWID;
 CREATE TABLE pulse (

@@ -11,6 +11,7 @@ from scheduler.jobfile import read_job_file
 from scheduler.report import fault_words
 
 HASH_EVERY = 60.0
+TELL_EVERY = 24 * 60 * 60.0
 
 
 class WatchedFile:
@@ -25,10 +26,10 @@ class WatchedFile:
         self._path = path
         self._seen = self._stat()
         self._read_at = float("-inf")  # the first look reads anew: an edit may have come since the file was read
-        self._told = ""
+        self._told, self._told_at = "", 0.0
 
     def look(self, *, at_once: bool = False) -> JobFile | ResumedError | None:
-        """Return the new content where there is one, or what is wrong with it where that was not told yet.
+        """Return the new content where there is one, or what is wrong with it where that was not told for a day.
 
         The file is read when stat shows a change, once a minute in any case, and `at_once` if asked.
         """
@@ -41,7 +42,10 @@ class WatchedFile:
         except ResumedError as error:
             self.tried, self.fault = getattr(error, "digest", ""), fault_words(error)
             told, self._told = self._told, f"{self.tried}{error}"
-            return error if told != self._told else None
+            if told == self._told and time.monotonic() - self._told_at < TELL_EVERY:
+                return None
+            self._told_at = time.monotonic()
+            return error
         self.tried, self.fault, self._told = fresh.digest, "", ""
         if (fresh.digest, fresh.path) == (self.good.digest, self.good.path):
             return None

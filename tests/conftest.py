@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ChatServer, Project, chat_server
+from tests.support import ChatServer, Hooks, Project, chat_server, hook_server
 
 # Those that start many programs come last, so that a small fault shows within seconds.
 LAST = [
@@ -53,4 +53,11 @@ def project(tmp_path: Path) -> Project:
 def chat() -> Iterator[ChatServer]:
     """A server that answers "fin"; give it another script by assigning `chat.script`."""
     with chat_server() as server:
+        yield server
+
+
+@pytest.fixture
+def hooks() -> Iterator[Hooks]:
+    """A server that takes notifications."""
+    with hook_server() as server:
         yield server

@@ -192,6 +192,65 @@ def manager(address: str) -> Iterator[Manager]:
 
 
 @dataclass
+class Hooks:
+    """What notifications reached a server on loopback: the path and body of each, in their order.
+
+    `status` is what it answers from now on; `hold` is waited for before it does.
+    """
+
+    url: str = ""
+    status: int = 204
+    got: list[tuple[str, str]] = field(default_factory=list)
+    hold: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def events(self) -> list[str]:
+        """The events that webhooks got, and the paths that were pinged."""
+        return [json.loads(body)["event"] if body.startswith("{") else path for path, body in self.got]
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The newest JSON."""
+        return dict(json.loads(self.got[-1][1]))
+
+    def wait_for(self, count: int, seconds: float = 20) -> None:
+        wait_until(lambda: len(self.got) >= count, seconds, f"{count} notifications, {self.got} came")
+
+
+@contextlib.contextmanager
+def hook_server() -> Iterator[Hooks]:
+    """Run a server that takes notifications."""
+    hooks = Hooks()
+    hooks.hold.set()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            hooks.got.append((self.path, body.decode()))
+            hooks.hold.wait(60)
+            self.send_response(hooks.status)
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads, server.block_on_close = True, False
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    hooks.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield hooks
+    finally:
+        hooks.hold.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@dataclass
 class Project:
     """A folder with a jobs.yaml, on which the real program runs."""
 

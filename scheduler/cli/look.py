@@ -18,7 +18,7 @@ from scheduler.errors import ResumedError
 from scheduler.forecast import forecast, open_folders
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import ledger_rows, read_archives
-from scheduler.outlook import check_header, outlook_text
+from scheduler.outlook import check_header, check_totals, outlook_text
 from scheduler.reader import peek
 from scheduler.report import daemon_lines, survey_json, survey_parts, survey_table, watch_line
 from scheduler.state import State, is_final, same_task, utc
@@ -29,15 +29,19 @@ from scheduler.transcript import Archived, archive_text, show_text
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this group."""
-    command = add_command(commands, "check", check, "check jobs.yaml, and print what lies ahead of each job")
+    command = add_command(
+        commands, "check", check, "check jobs.yaml, and print what lies ahead of each job", "resumed check --days 7"
+    )
     command.add_argument("--days", type=_days, metavar="N", help="list the points of the next N days")
 
-    command = add_command(commands, "status", status, "print the state of every job")
+    command = add_command(commands, "status", status, "print the state of every job", "resumed status --json")
     form = command.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--watch", nargs="?", type=_seconds, const=2.0, metavar="SECONDS", help="draw it anew in place")
 
-    command = add_command(commands, "show", show, "print what a job's checkpoint holds")
+    command = add_command(
+        commands, "show", show, "print what a job's checkpoint holds", "resumed show shipping-question --answer"
+    )
     add_job(command)
     form = command.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the whole document")
@@ -60,16 +64,18 @@ def _seconds(text: str) -> float:
 def check(options: argparse.Namespace) -> int:
     """Check the file, its providers and checkpoints; print the schedules in words, and the points ahead."""
     job_file = load(options)
-    codes = [BLOCKED for _ in job_file.refused]
+    codes, outlooks = [BLOCKED for _ in job_file.refused], []
     print(check_header(str(job_file.path), len(job_file.jobs), len(job_file.refused), job_file.live))
     for job in job_file.jobs.values():
         outlook, refusal = forecast(plan_job(job, job_file.live), job_file, os.environ, options.days)
+        outlooks.append(outlook)
         print(outlook_text(outlook))
         if refusal is not None:
-            log("error", f"job {job.id}: {refusal}")
+            log("error", f"job {job.id}: {refusal}", "blocked", job.id, reason=str(refusal))
             codes.append(exit_code(refusal))
+    print(check_totals(outlooks, options.days, job_file.requests_per_day))
     for folder in open_folders(job_file):
-        log("warning", f"other users can look into {folder}; keep it private: chmod 700 {folder}")
+        log("warning", f"other users can look into {folder}; keep it private: chmod 700 {folder}", "problem")
     return first_code(codes)
 
 
@@ -104,7 +110,7 @@ def show(options: argparse.Namespace) -> int:
     plan = plan_of(job_file, options.job)
     found = peek(plan.path)
     if found.state is None:
-        log("info", f"job {plan.job.id}: it has not begun; {plan.path} does not exist yet")
+        log("info", f"job {plan.job.id}: it has not begun; {plan.path} does not exist yet; resumed run {plan.job.id}")
         return LATER if options.answer or options.task or options.json else 0
     if options.json:
         print(json_text(found.state))
@@ -122,7 +128,7 @@ def show(options: argparse.Namespace) -> int:
 
 def _answer(job: str, state: State) -> int:
     if state["answer"] is None:
-        log("warning", f"job {job}: it has no answer yet; it is {state['status']}")
+        log("warning", f"job {job}: it has no answer yet; it is {state['status']}", "show", job)
         return NO_PROGRESS if is_final(state) else LATER
     if sys.stdout.isatty():
         print(printable(state["answer"]))
