@@ -6,8 +6,9 @@ The row in a ledger is renewed at once when something in it changes, and every `
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from scheduler.systemd import Manager
 
 BEAT = 30.0
 
+# A folder with a ledger, and the name of a jobs.yaml in it.
+Place = tuple[Path, str]
+
 
 class Presence:
     """One daemon: its claims on ledgers, its pulse, its word to the service manager."""
@@ -31,8 +35,7 @@ class Presence:
         self._owner = this_process()
         self._since = int(time.time())
         self._given = str(path.absolute())  # a link may come to lead to a file that cannot be read
-        self._config = str(job_file.path)
-        self._folders: set[Path] = set()
+        self._places: set[Place] = set()
         self._home: set[Path] = set()
         with contextlib.suppress(ResumedError):  # a user without one can do without: it is for a file that broke
             self._home = {state_folder(environ)}
@@ -48,18 +51,23 @@ class Presence:
         )
 
     def claim(self, job_file: JobFile, folders: Collection[Path], wait: float | None = None) -> list[ResumedError]:
-        """Enter this process into the ledger of each folder, a locked one within `wait` seconds, and leave all others.
+        """Enter this process into the ledger of each folder, a locked one within `wait` seconds, then leave all others.
 
         The user's own folder is one of them always, so that status finds the daemon of a file that cannot be read.
         Returns what is wrong with the ledgers that could not be entered. Raises DaemonRunning.
         """
-        config, folders = str(job_file.path), {*folders, *self._home}
-        self._leave(self._folders if config != self._config else self._folders - folders)
-        self._config, self._folders = config, folders
+        names = {str(job_file.path), self._given}
+        before, self._places = self._places, {(folder, name) for folder in {*folders, *self._home} for name in names}
         if job_file.digest != self._pulse.digest:
             self._pulse = replace(self._pulse, digest=job_file.digest, loaded_at=int(time.time()))
         self._pulse = replace(self._pulse, tried=job_file.digest, fault="")
-        return self._enter(wait)
+        try:
+            return self._enter(wait)
+        except DaemonRunning:
+            self._leave(self._places, wait)
+            raise
+        finally:
+            self._leave(before - self._places, wait)
 
     def beat(self, tried: str, fault: str) -> None:
         """Renew the pulse when it is time, or when another version of the file was `tried` and has this `fault`."""
@@ -70,27 +78,32 @@ class Presence:
 
     def leave(self) -> None:
         """Take the entries of this process away."""
-        self._leave(self._folders)
+        self._leave(self._places, None)
 
     def _enter(self, wait: float | None) -> list[ResumedError]:
         self._beat_at = time.monotonic()
         self._pulse = replace(self._pulse, at=int(time.time()))
         faults = []
-        for folder in sorted(self._folders):
+        for folder, places in _by_folder(self._places):
             try:
                 with open_folder(folder).writing(wait) as tx:
-                    for name in {self._config, self._given}:
+                    for name in places:
                         claim_daemon(tx, name, self._owner, self._since)
                         write_pulse(tx, name, self._pulse)
             except DaemonRunning:
-                self.leave()
                 raise
             except ResumedError as error:
                 faults.append(error)
         return faults
 
-    def _leave(self, folders: Collection[Path]) -> None:
-        for folder in folders:
-            with contextlib.suppress(ResumedError), ledger_of(folder).writing() as tx:
-                for name in {self._config, self._given}:
+    def _leave(self, left: Collection[Place], wait: float | None) -> None:
+        for folder, places in _by_folder(left):
+            with contextlib.suppress(ResumedError), ledger_of(folder).writing(wait) as tx:
+                for name in places:
                     release_daemon(tx, name, self._owner)
+
+
+def _by_folder(places: Collection[Place]) -> Iterator[tuple[Path, list[str]]]:
+    """Return each folder with its names, for one transaction each."""
+    for folder, found in itertools.groupby(sorted(places), key=lambda place: place[0]):
+        yield folder, [name for _, name in found]

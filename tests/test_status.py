@@ -10,6 +10,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -275,6 +276,25 @@ def test_a_heartbeat_comes_when_its_time_is_over_or_something_changed_and_not_el
     presence.leave()
     with ledger_of(folder).reading() as tx:
         assert read_daemon(tx, str(job_file.path)) is None
+
+
+def test_a_daemon_whose_file_moves_is_entered_anew_before_its_old_entry_goes(project: Project) -> None:
+    project.live("http://127.0.0.1:9/v1")
+    other = Project(project.folder / "other")
+    other.folder.mkdir(0o700)
+    shutil.copy(project.config, other.config)
+    presence = Presence(project.folder / "link.yaml", read_job_file(project.config), os.environ)
+    folder = project.path().parent
+    presence.claim(read_job_file(project.config), [folder])
+    done: list[str] = []
+    ledger_of(folder)._database._current().set_trace_callback(done.append)
+    presence.claim(read_job_file(other.config), [folder])
+    verbs = [statement.split()[0] for statement in done if " daemon " in statement]
+    assert verbs.index("DELETE") > max(index for index, verb in enumerate(verbs) if verb == "REPLACE")
+    names = {str(other.config), str(project.folder / "link.yaml")}
+    assert {name for (name,) in ledger(project, "SELECT config FROM daemon")} == names
+    presence.leave()
+    assert ledger(project, "SELECT config FROM daemon") == []
 
 
 # ---- drawn in place

@@ -12,13 +12,14 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from apscheduler.triggers.base import BaseTrigger
 
-from scheduler.daemon import LAST_SAVES, Daemon
+from scheduler.cli.output import log
+from scheduler.daemon import LAST_SAVES, LAST_WORDS, Daemon
 from scheduler.errors import ProgramFault
+from scheduler.herald import Herald
 from scheduler.job import JobFile
 from scheduler.jobfile import read_job_file
 from scheduler.survey import survey
@@ -63,7 +64,10 @@ def test_the_two_services_may_touch_the_same() -> None:
 
 @pytest.mark.parametrize("unit", SERVICES)
 def test_a_stop_waits_longer_than_requests_in_flight_may_take(unit: str) -> None:
-    assert int(settings(unit)["TimeoutStopSec"]) > JobFile.__dataclass_fields__["stop_wait"].default + LAST_SAVES
+    assert (
+        int(settings(unit)["TimeoutStopSec"])
+        > JobFile.__dataclass_fields__["stop_wait"].default + LAST_SAVES + LAST_WORDS
+    )
 
 
 def test_the_user_of_the_units_has_their_state_folder_as_home(tmp_path: Path) -> None:
@@ -168,10 +172,10 @@ def test_a_daemon_whose_clock_died_ends_with_a_fault_and_is_told_to_nobody_as_ru
 ) -> None:
     project.live(chat.url)
     job_file = read_job_file(project.config)
-    said: list[Any] = []
     with manager(str(tmp_path / "notify")) as told:
         environ = {**os.environ, "NOTIFY_SOCKET": told.address, "LOCAL_KEY": "x", "WATCHDOG_USEC": "2000000"}
-        daemon = Daemon(project.config, job_file, environ, print, lambda *line: said.append(line), until_done=False)
+        herald = Herald(job_file, environ, log)
+        daemon = Daemon(project.config, job_file, environ, herald, log, until_done=False)
         clock = daemon._clock._scheduler
         clock.add_job(print, Deadly(), next_run_time=datetime.now().astimezone())
         with pytest.raises(ProgramFault, match="its thread has ended"):

@@ -40,7 +40,7 @@ UMask=0077
 Restart=on-failure
 RestartSec=30
 RestartPreventExitStatus=64 65 77 78
-TimeoutStopSec=100
+TimeoutStopSec=110
 KillMode=mixed
 
 [Install]
