@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from scheduler import database
+from scheduler.errors import ResumedError
 from tests.support import ChatServer, Hooks, Project, chat_server, hook_server
 
 # Those that start many programs come last, so that a small fault shows within seconds.
@@ -62,3 +65,12 @@ def hooks() -> Iterator[Hooks]:
     """A server that takes notifications."""
     with hook_server() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _no_ledger_stays_open() -> Iterator[None]:
+    """Close what a test opened in this process, for select() bears no more than a thousand descriptors."""
+    yield
+    for opened in list(database._databases):
+        with contextlib.suppress(ResumedError):
+            opened.close()
