@@ -334,7 +334,7 @@ def test_two_functions_take_the_keywords_that_the_readme_names() -> None:
 
 
 def test_the_yaml_example_is_a_whole_good_file(project: Project) -> None:
-    example, _ = blocks("yaml")
+    example, *_ = blocks("yaml")
     project.write(example)
     (project.folder / "CHANGELOG.md").write_text("- Faster.\n")
     read = jobfile.parse_job_file(example.encode(), project.config)
@@ -373,7 +373,7 @@ def test_the_json_of_a_notification_has_the_keys_that_the_readme_names() -> None
 
 
 def test_the_comments_of_the_yaml_example_name_the_built_in_provider() -> None:
-    example, _ = blocks("yaml")
+    example, *_ = blocks("yaml")
     built_in = records.MANDAPI
     assert built_in.key
     assert f"default: {built_in.name}, with {built_in.key.name} and {built_in.model_env}\n" in example
