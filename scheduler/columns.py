@@ -10,6 +10,7 @@ from scheduler.state import MAX_STEPS, OUTCOMES, Status
 
 LAST_SECOND: Final = 253402300799  # of the year 9999, the last that a datetime has
 MOST: Final = 2**31 - 1
+DELIVERY_RESULTS: Final = frozenset({"delivered", "failed", "unknown"})
 
 Holds = Callable[[Any], bool]
 
@@ -32,7 +33,7 @@ def _is_text(value: object) -> bool:
 
 _COUNT, _SECONDS = _whole(0, MOST), _whole(0, LAST_SECOND)
 
-# `status` and `size` are taken out of a document's body.
+# `status`, `size`, `answer` and `decision` are taken out of a document's body.
 _HOLDS: Final[Mapping[str, Holds]] = {
     **dict.fromkeys(("checkpoint", "digest", "schedule", "start", "boot", "provider", "model"), _is_text),
     **dict.fromkeys(("subject", "channel", "matter", "fault", "config", "version", "answer_sha256", "name"), _is_text),
@@ -44,6 +45,8 @@ _HOLDS: Final[Mapping[str, Holds]] = {
     "attempt": _whole(1, MAX_STEPS),
     "body": lambda value: isinstance(value, bytes),
     "outcome": _or_null(_one_of(OUTCOMES)),
+    "result": _or_null(_one_of(DELIVERY_RESULTS)),
+    **dict.fromkeys(("answer", "decision"), _or_null(_is_text)),
     "status": _one_of(frozenset(get_args(Status))),
 }
 

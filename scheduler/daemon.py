@@ -25,7 +25,7 @@ from scheduler.owner import this_process
 from scheduler.report import problem_line
 from scheduler.roster import claim_daemon, release_daemon
 from scheduler.systemd import notify
-from scheduler.tick import run_due
+from scheduler.tick import has_delivery, run_due
 from scheduler.watch import WatchedFile
 
 POLL = 1.0
@@ -83,11 +83,13 @@ class Daemon:
         now = datetime.now(UTC)
         for chosen in select(list(jobs), self._file.live, now.timestamp(), self._tell, wait=HASTE):
             if isinstance(chosen, Result):
-                locked = isinstance(chosen.refusal, LedgerBusy)  # its own worker waits for the ledger
-                if not locked:
+                job = self._file.jobs[chosen.job]
+                # Its own worker waits for a ledger that is locked, and delivers what is to be delivered.
+                at_once = isinstance(chosen.refusal, LedgerBusy) or has_delivery(chosen, job, self._file.live)
+                if not at_once:
                     self._note(chosen)
-                if not chosen.final:
-                    self._clock.set(self._file.jobs[chosen.job], int(now.timestamp()), now if locked else now + SOON)
+                if at_once or not chosen.final:
+                    self._clock.set(job, int(now.timestamp()), now if at_once else now + SOON)
             else:
                 self._clock.set(chosen.plan.job, chosen.since, now if chosen.due else None)
 

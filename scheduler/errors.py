@@ -12,7 +12,7 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     ├── Blocked             nothing was counted, and a person must act:
     │                       EntryRefused, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged, StateStale,
     │                       LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused, ProviderNotReady,
-    │                       ProviderRefusing, RequestRefused, SourceRefused
+    │                       ProviderRefusing, RequestRefused, SourceRefused, TargetRefused
     ├── ProgramFault        a fault of this program itself
     ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
     └── AskFailed           the attempt was spent, and no usable reply came
@@ -238,6 +238,13 @@ class SourceRefused(Blocked):
     """read: {path}: {reason}"""
 
     path: object
+    reason: str
+
+
+class TargetRefused(Blocked):
+    """deliver: {target}: {reason}"""
+
+    target: object
     reason: str
 
 

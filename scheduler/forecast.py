@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from scheduler.delivery import check_target
 from scheduler.due import Plan, model_of, next_due, plan_job, private_paths
 from scheduler.errors import ProviderNotReady, ResumedError
 from scheduler.files import check_can_write, check_folder
@@ -78,6 +79,7 @@ def _refusal(
             check_folder(plan.path.parent)
         else:
             check_can_write(plan.path.parent)
+        check_target(plan.job, job_file, environ)
         if damage:
             return damage, ""
         if state is not None and (is_final(state) or state["attempts"] >= plan.job.max_attempts):

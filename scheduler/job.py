@@ -114,12 +114,18 @@ class Series:
 class Delivery:
     """Where an approved answer goes: to a file, or on the standard input of a program, one of the two.
 
-    Only a file can be written without a review.
+    Only a file can be written without a review; a program runs in `folder`.
     """
 
     file: Path | None = None
     argv: tuple[str, ...] = ()
     review: bool = True
+    folder: Path = Path("/")
+
+    @property
+    def target(self) -> str:
+        """What a person reads of it; arguments of a program are not shown, for they may hold what is secret."""
+        return str(self.file) if self.file else self.argv[0] + " …" * (len(self.argv) > 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

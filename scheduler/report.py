@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
+from scheduler.decision import Word
 from scheduler.job import Problem
 from scheduler.text import dots, json_text, one_line, printable, table
 
@@ -31,7 +32,8 @@ class JobRow:
     rehearsal: bool = False
     checkpoint: str | None = None
     answer: str | None = None
-    review: Any = None
+    review: Word | None = None
+    delivery: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,8 @@ def _rest_line(rest: RestRow) -> str:
 def _cells(row: JobRow) -> tuple[str, ...]:
     said = row.reason or ""
     if row.answer is not None:
-        said = f"unreviewed: {row.answer}" + (f" [{row.reason}]" if row.reason else "")
+        delivery = f", {one_line(row.delivery, 60)}" if row.delivery else ""
+        said = f"{row.review or 'unreviewed'}{delivery}: {row.answer}" + (f" [{row.reason}]" if row.reason else "")
     marks = "REHEARSAL " if row.rehearsal else ""
     return (
         row.id,

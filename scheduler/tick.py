@@ -12,7 +12,8 @@ from typing import Any
 from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.checkpoint import Checkpoint, hold
-from scheduler.due import Plan, model_of, order_of, private_paths
+from scheduler.delivery import deliver_answer, owes_delivery
+from scheduler.due import Plan, model_of, order_of, plan_job, private_paths
 from scheduler.errors import EntryRefused, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.owed import HASTE, Result, Turn, as_refusal, select
@@ -50,11 +51,33 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
 def run_due(
     job: Job, job_file: JobFile, environ: Mapping[str, str], tell: Tell, stopped: Stopped, *, by_hand: bool = False
 ) -> Result:
-    """Run one slice of a job if it is due, or asked for by hand, and nothing has stopped the program."""
+    """Run one slice of a job if it is due, or asked for by hand, and nothing has stopped the program.
+
+    What it owes of its answer, after the slice or since an earlier one, is delivered.
+    """
     [chosen] = select([job], job_file.live, time.time(), tell, by_hand=by_hand)
-    if isinstance(chosen, Result):
-        return chosen
-    return take_turn(chosen, job_file, environ, tell) if chosen.due and not stopped() else Result(job=job.id)
+    result = chosen if isinstance(chosen, Result) else Result(job=job.id)
+    if isinstance(chosen, Turn) and chosen.due and not stopped():
+        result = take_turn(chosen, job_file, environ, tell)
+    return result if stopped() else _with_delivery(result, job, job_file, environ, tell)
+
+
+def _with_delivery(result: Result, job: Job, job_file: JobFile, environ: Mapping[str, str], tell: Tell) -> Result:
+    """Deliver an answer that is owed; what refuses that is in the result, to be asked again, and not in the job."""
+    try:
+        if has_delivery(result, job, job_file.live):
+            deliver_answer(plan_job(job, job_file.live), job_file, environ, tell)
+    except Exception as error:
+        return replace(result, refusal=as_refusal(error), final="")
+    return result
+
+
+def has_delivery(result: Result, job: Job, live: bool) -> bool:
+    """Tell whether a job that is done may have an answer to deliver; what is wrong with it is found in its own turn."""
+    try:
+        return result.final == "done" and owes_delivery(plan_job(job, live))
+    except ResumedError:
+        return True
 
 
 def _finished(plan: Plan, emit: Callable[[dict[str, Any]], object]) -> State | None:
@@ -119,6 +142,8 @@ def tick(
             due += [chosen.plan.job] if chosen.due else []
         elif isinstance(chosen.refusal, LedgerBusy):
             locked.append(job_file.jobs[chosen.job])
+        elif has_delivery(chosen, job_file.jobs[chosen.job], job_file.live):
+            due.append(job_file.jobs[chosen.job])
         else:
             yield chosen
 

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from scheduler.cli import look, mend, run
+from scheduler.cli import look, mend, review, run
 from scheduler.cli.output import NO_STORAGE, exit_code, log
 from scheduler.errors import ResumedError, UsageRefused
 from scheduler.owed import as_refusal
@@ -40,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for group in (run, look, mend):
+    for group in (run, look, review, mend):
         group.add_commands(commands)
     return parser
 
