@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from scheduler.errors import ResumedError
-from scheduler.job import Channel, JobFile, KeySource, Provider
+from scheduler.job import JobFile, Provider
 from scheduler.keys import LINE_LIMIT, SHORTEST, list_secrets, one_line, read_headers, read_key
 
 SECONDS: Final = 60.0
@@ -34,18 +34,19 @@ class Guarded:
 class Ended:
     """How a program ended: its exit code (negative: the signal), None where it was killed for the time it took.
 
-    `said` is the end of what it wrote to stderr, on one line; `seconds` is what it was allowed.
+    `said` is the end of what it wrote to stderr, on one line.
     """
 
     code: int | None
     said: str
-    seconds: float
 
 
 def guard(job_file: JobFile, environ: Mapping[str, str]) -> Guarded:
     """Take out of an environment every secret that jobs.yaml names, under whatever name else it stands there too."""
-    named = {source.name for source in _sources(job_file) if source.kind == "env"}
-    secrets = {secret for provider in job_file.providers.values() for secret in _secrets(provider, environ)}
+    providers = job_file.providers.values()
+    built_in = {provider.key.name for provider in providers if provider.key and provider.key.kind == "env"}
+    named = built_in | job_file.secret_names
+    secrets = {secret for provider in providers for secret in _secrets(provider, environ)}
     secrets |= {environ[name].strip() for name in named if environ.get(name, "").strip()}
     long = [secret for secret in secrets if len(secret) >= SHORTEST]  # a short one stands in much by chance
     kept = {
@@ -54,16 +55,6 @@ def guard(job_file: JobFile, environ: Mapping[str, str]) -> Guarded:
         if name not in named and name != CREDENTIALS and not any(secret in value for secret in long)
     }
     return Guarded(environ=kept, secrets=tuple(sorted(secrets, key=len, reverse=True)))
-
-
-def _sources(job_file: JobFile) -> Iterator[KeySource]:
-    for provider in job_file.providers.values():
-        yield from (value for _, value in provider.headers if isinstance(value, KeySource))
-        if provider.key:
-            yield provider.key
-    jobs = (*job_file.jobs.values(), *job_file.series.values())
-    channels: list[Channel] = [*job_file.notify, *(channel for job in jobs for channel in job.notify)]
-    yield from (channel.target for channel in channels if isinstance(channel.target, KeySource))
 
 
 def _secrets(provider: Provider, environ: Mapping[str, str]) -> Iterator[str]:
@@ -106,7 +97,7 @@ def run_program(argv: Sequence[str], given: bytes, folder: Path, guarded: Guarde
             finally:
                 if process.returncode is None:  # not waited for yet, so the id is still that of its group
                     os.killpg(process.pid, signal.SIGKILL)
-        return Ended(code, _tail(said, guarded.secrets), seconds)
+        return Ended(code, _tail(said, guarded.secrets))
 
 
 def _tail(said: IO[bytes], secrets: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler.acts import enter_act
-from scheduler.child import find_program, guard, run_program
+from scheduler.child import SECONDS, find_program, guard, run_program
 from scheduler.columns import read_row, read_rows
 from scheduler.database import Connection, patiently
 from scheduler.decision import Dispatch, answer_digest, dispatch_words, review_of, review_word
@@ -207,19 +207,21 @@ def _close(tx: Connection, place: tuple[str, int, str], number: int, result: str
     )
 
 
-def carry_out(job: Job, answer: str, job_file: JobFile, environ: Mapping[str, str]) -> tuple[str, str]:
+def carry_out(
+    job: Job, answer: str, job_file: JobFile, environ: Mapping[str, str], seconds: float = SECONDS
+) -> tuple[str, str]:
     """Deliver an answer now; return `delivered`, `failed` or `unknown`, and why."""
     deliver = job.deliver or Delivery()
     try:
         if deliver.file:
             _put(deliver.file, answer.encode(), job, job_file, environ)
             return "delivered", ""
-        ended = run_program(deliver.argv, answer.encode(), deliver.folder, guard(job_file, environ))
+        ended = run_program(deliver.argv, answer.encode(), deliver.folder, guard(job_file, environ), seconds)
     except (ResumedError, OSError) as error:
         return "failed", str(error)
     said = f": {ended.said}" if ended.said else ""
     if ended.code is None:
-        return "unknown", SLOW.format(seconds=ended.seconds) + said
+        return "unknown", SLOW.format(seconds=seconds) + said
     return ("failed", f"exit {ended.code}{said}") if ended.code else ("delivered", "")
 
 

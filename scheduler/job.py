@@ -192,7 +192,8 @@ class JobFile:
     """A jobs.yaml that was read: its good jobs and series, and what is wrong with the others.
 
     `path` is the real path, `digest` the SHA-256 of the bytes, `stop_wait` in seconds, `refused` maps each bad job's
-    id to its first problem, `private` lists what no tool may read, `notify` the channels for what is of no job.
+    id to its first problem, `private` lists what no tool may read, `secret_names` the variables that hold a secret
+    (those of refused entries too), `notify` the channels for what is of no job.
     """
 
     path: Path
@@ -207,5 +208,6 @@ class JobFile:
     problems: tuple[Problem, ...] = ()
     refused: Mapping[str, Problem]
     private: tuple[Path, ...] = ()
+    secret_names: frozenset[str] = frozenset()
     notify: tuple[Channel, ...] = ()
     metrics: Path | None = None

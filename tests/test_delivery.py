@@ -17,6 +17,7 @@ import pytest
 
 from scheduler.child import Guarded, guard, run_program
 from scheduler.decision import answer_digest
+from scheduler.delivery import carry_out
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME
 from tests.killed_at import DELIVERY, forked
@@ -230,10 +231,12 @@ def test_a_program_gets_the_answer_without_a_shell_or_a_secret(
 ) -> None:
     secrets = {"LOCAL_KEY": KEY, "HEADER_KEY": "hdr-canary-0123456789", "HOOK": "https://canary-hook-address.example/x"}
     copied = {"COPIED": f"Bearer {KEY}", "CREDENTIALS_DIRECTORY": str(project.folder / "canary-credentials")}
+    monkeypatch.setenv("REFUSED_HOOK", "canary")
     for name, value in (secrets | copied | {"PLAIN": "kept"}).items():
         monkeypatch.setenv(name, value)
     (project.folder / "canary-credentials").mkdir()
     (project.folder / "canary-credentials/filed").write_text("crd-canary-0123456789")
+    monkeypatch.setenv("MANDAPI_API_KEY", "mandapi-canary-0123456789")
     monkeypatch.setenv("FILED", "crd-canary-0123456789")
     done_job(
         project,
@@ -244,6 +247,7 @@ def test_a_program_gets_the_answer_without_a_shell_or_a_secret(
     )
     config = json.loads(project.config.read_text())
     config["providers"]["other"] = {"base_url": chat.url, "model": "m", "key": {"credential": "filed"}}
+    config["jobs"]["refused"] = {"task": "t", "odd": 1, "notify": [{"webhook": {"env": "REFUSED_HOOK"}}]}
     project.config.write_text(json.dumps(config))
     run(project, "run", "nightly")
     assert results(project) == []
@@ -252,7 +256,7 @@ def test_a_program_gets_the_answer_without_a_shell_or_a_secret(
     environ = dict(line.split("=", 1) for line in got(project, "env").splitlines() if "=" in line)
     assert environ["PLAIN"] == "kept"
     assert "canary" not in got(project, "env")
-    assert {*secrets, *copied, "FILED"}.isdisjoint(environ)
+    assert {*secrets, *copied, "FILED", "REFUSED_HOOK", "MANDAPI_API_KEY"}.isdisjoint(environ)
     assert got(project, "arguments") == "a b|$PLAIN;`x`\n"
     assert "out" not in told.out.splitlines()
     assert "PLAIN" not in told.out + told.err  # an argument may be a secret of its own
@@ -320,6 +324,13 @@ def test_a_program_that_takes_too_long_is_killed_with_its_children(tmp_path: Pat
     assert (ended.code, ended.said) == (None, "started")
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: not running(child), 30, "the child is gone")
+
+
+def test_a_delivery_that_takes_too_long_is_unknown(project: Project, chat: ChatServer) -> None:
+    done_job(project, chat, shell("echo half >&2; exec sleep 600"))
+    job_file = read_job_file(project.config)
+    found = carry_out(job_file.jobs["nightly"], TEXT, job_file, os.environ, 1.0)
+    assert found == ("unknown", "killed after 1 s: half")
 
 
 def running(pid: int) -> bool:

@@ -176,6 +176,8 @@ def test_approve_shows_what_it_approves_and_is_entered_once(project: Project, ch
 def test_reject_sends_the_note_at_the_next_point_and_is_listed(project: Project, chat: ChatServer) -> None:
     chat.script = [answer("first"), answer("second")]
     done_job(project, chat)
+    with closing(sqlite3.connect(project.folder / "checkpoints" / NAME)) as base, base:
+        base.execute("UPDATE job SET since = since - 400 * 86400")  # a point has passed since then
     told = reviewed(project, "--reject", "--note", "Name the files.")
     assert "tells the model why and asks it again: up to 3 further requests" in told.out
     assert "rejected; 3 of 4 attempts are left, the first at its next point" in told.out
@@ -366,14 +368,20 @@ def test_revise_says_beforehand_that_it_changes_nothing(project: Project, chat: 
     assert f"changes nothing, for the job is {status or 'not begun'}" in told.out
 
 
-def test_an_approval_in_a_file_that_is_adopted_counts_for_nothing(project: Project, chat: ChatServer) -> None:
-    project.live(chat.url, {"nightly": LONG | {"deliver": {"file": "out.md"}}})
+@pytest.mark.parametrize("review", [True, False])
+def test_an_answer_that_was_adopted_is_delivered_by_a_new_decision_alone(
+    project: Project, chat: ChatServer, review: bool
+) -> None:
+    """Its approval is another ledger's, which may have delivered it."""
+    project.live(chat.url, {"nightly": LONG | {"task": "t", "deliver": {"file": "out.md", "review": review}}})
     project.path().parent.mkdir(0o700)
     project.path().write_bytes(dump(approve(answered(), note="", **BY_ANN)))
     assert command(project, "adopt", "nightly").code == 0
     assert command(project, "tick").code == 0
     assert project.document()["review"] is None
     assert not (project.folder / "out.md").exists()
+    reviewed(project, "--approve")
+    assert (project.folder / "out.md").read_text() == "fin"
 
 
 def test_a_decision_and_its_record_are_one_step(project: Project, chat: ChatServer) -> None:
