@@ -17,7 +17,6 @@ from scheduler.errors import ResumedError
 from scheduler.job import JobFile, Provider
 from scheduler.keys import LINE_LIMIT, SHORTEST, list_secrets, one_line, read_headers, read_key
 
-SECONDS: Final = 60.0
 TAIL_BYTES: Final = 64 * 1024
 CREDENTIALS: Final = "CREDENTIALS_DIRECTORY"
 
@@ -71,7 +70,7 @@ def find_program(name: str, folder: Path, environ: Mapping[str, str]) -> str | N
     return shutil.which(str(folder / name) if "/" in name else name, path=environ.get("PATH", os.defpath))
 
 
-def run_program(argv: Sequence[str], given: bytes, folder: Path, guarded: Guarded, seconds: float = SECONDS) -> Ended:
+def run_program(argv: Sequence[str], given: bytes, folder: Path, guarded: Guarded, seconds: float) -> Ended:
     """Run a program to its end with `given` on its standard input; kill it with its children after so many seconds.
 
     Raises OSError where it cannot be started.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler.acts import enter_act
-from scheduler.child import SECONDS, find_program, guard, run_program
 from scheduler.columns import read_row, read_rows
 from scheduler.database import Connection, patiently
 from scheduler.decision import Dispatch, answer_digest, dispatch_words, review_of, review_word
@@ -27,6 +26,7 @@ from scheduler.state import State, same_task
 from scheduler.text import storable
 from scheduler.transcript import Act
 
+SECONDS: Final = 60.0  # for a program
 ENDED: Final = "its process ended before it could say what came of it"
 SLOW: Final = "killed after {seconds:g} s"
 RUNS: Final = "it is being delivered right now (process {pid}); wait for its end"
@@ -211,6 +211,8 @@ def carry_out(
     job: Job, answer: str, job_file: JobFile, environ: Mapping[str, str], seconds: float = SECONDS
 ) -> tuple[str, str]:
     """Deliver an answer now; return `delivered`, `failed` or `unknown`, and why."""
+    from scheduler.child import guard, run_program  # which a tick that delivers nothing does without
+
     deliver = job.deliver or Delivery()
     try:
         if deliver.file:
@@ -242,6 +244,8 @@ def check_target(job: Job, job_file: JobFile, environ: Mapping[str, str]) -> Non
     if deliver is None:
         return
     if deliver.file is None:
+        from scheduler.child import find_program, guard
+
         if find_program(deliver.argv[0], deliver.folder, guard(job_file, environ).environ) is None:
             reason = f"this program is not found in PATH nor from {deliver.folder}, or may not be run"
             raise TargetRefused(target=deliver.argv[0], reason=reason)
