@@ -21,7 +21,7 @@ from scheduler.owed import Turn
 from scheduler.owner import is_alive
 from scheduler.rests import check_budget, check_rests
 from scheduler.roster import Facts, read_seen
-from scheduler.state import State, is_final, is_open, settle, utc
+from scheduler.state import is_final
 from scheduler.survey import look
 from scheduler.text import indent, json_text, one_line, printable
 from scheduler.tick import prepare
@@ -60,7 +60,7 @@ def look_ahead(plan: Plan, job_file: JobFile, environ: Mapping[str, str], now: f
     found, facts, since = look(plan, now)
     model = known_model(plan, environ) or (found.state["model"] if found.state else "")
     order = order_of(plan, model, private_paths(job_file, environ))
-    state = accept(_recovered(found.state, job.max_attempts, now), order) if found.state else accept(None, order)
+    state = accept(found.state, order)
     if is_final(state) or state["attempts"] >= job.max_attempts:
         status = state["status"] if is_final(state) else "exhausted"
         said = OVER.format(job=job.id, status=status, attempts=state["attempts"], most=job.max_attempts)
@@ -83,13 +83,6 @@ def look_ahead(plan: Plan, job_file: JobFile, environ: Mapping[str, str], now: f
         in_the_way=in_the_way,
         request=json.loads(encode(built.request)),
     )
-
-
-def _recovered(state: State, max_attempts: int, now: float) -> State:
-    """Return the document as a slice would find it, an attempt without outcome ended as interrupted."""
-    if not is_open(state):
-        return state
-    return settle(state, "interrupted", finished=utc(now), max_attempts=max_attempts)
 
 
 def _host(plan: Plan) -> str:
