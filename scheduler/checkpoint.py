@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from scheduler import flights
-from scheduler.database import patiently
+from scheduler.database import Connection, patiently
 from scheduler.document import MAX_BYTES, dump
 from scheduler.errors import (
     CheckpointBusy,
@@ -208,13 +208,24 @@ class Checkpoint:
         with noted(f"{kept}; the file follows at the next tick."):
             publish(self.path, body)
 
-    def replace(self, state: State, now: float, *, archive: Archive | None = None, renew: bool = False) -> None:
-        """Commit and publish a document that no attempt led to; `renew` opens the next allowance with it."""
+    def replace(
+        self,
+        state: State,
+        now: float,
+        *,
+        archive: Archive | None = None,
+        renew: bool = False,
+        also: Callable[[Connection], object] | None = None,
+    ) -> None:
+        """Commit and publish a document that no attempt led to; `renew` opens the next allowance with it.
+
+        `also` is what else is written, or refused, in the same transaction.
+        """
         allowance = self.version.allowance if self.version else 1
         allowance += 1 if renew and self.version else 0
         body = dump(state)
         self.version = self.ledger.replace(
-            self.path.name, self.version, body, allowance=allowance, archive=archive, now=int(now)
+            self.path.name, self.version, body, allowance=allowance, archive=archive, now=int(now), also=also
         )
         publish(self.path, body)
 

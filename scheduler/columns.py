@@ -12,6 +12,7 @@ from scheduler.state import MAX_STEPS, OUTCOMES, Status
 
 LAST_SECOND: Final = 253402300799  # of the year 9999, the last that a datetime has
 MOST: Final = 2**31 - 1
+DELIVERY_RESULTS: Final = frozenset({"delivered", "failed", "unknown"})
 
 Holds = Callable[[Any], bool]
 
@@ -38,7 +39,7 @@ def _is_opening(value: object) -> bool:
 
 _COUNT, _SECONDS = _whole(0, MOST), _whole(0, LAST_SECOND)
 
-# `status`, `size`, `task` and `attempts` are taken out of a document's body.
+# `status`, `size`, `task`, `attempts`, `answer` and `decision` are taken out of a document's body.
 _HOLDS: Final[Mapping[str, Holds]] = {
     **dict.fromkeys(("checkpoint", "digest", "schedule", "start", "boot", "provider", "model"), _is_text),
     **dict.fromkeys(
@@ -57,6 +58,8 @@ _HOLDS: Final[Mapping[str, Holds]] = {
     "task": _is_text,
     "attempts": _whole(0, MAX_STEPS),
     "live": _whole(0, 1),
+    "result": _or_null(_one_of(DELIVERY_RESULTS)),
+    **dict.fromkeys(("answer", "decision"), _or_null(_is_text)),
     "status": _one_of(frozenset(get_args(Status))),
 }
 

@@ -27,7 +27,7 @@ from scheduler.presence import Presence
 from scheduler.report import daemon_status, problem_line, stopping_status
 from scheduler.series import advance, next_look, with_openings
 from scheduler.signals import Signals
-from scheduler.tick import run_due
+from scheduler.tick import has_delivery, run_due
 from scheduler.watch import WatchedFile
 
 POLL = 1.0
@@ -91,11 +91,13 @@ class Daemon:
         now = datetime.now(UTC)
         for chosen in select(list(jobs), self._file.live, now.timestamp(), self._herald.tell, wait=HASTE):
             if isinstance(chosen, Result):
-                locked = isinstance(chosen.refusal, LedgerBusy)  # its own worker waits for the ledger
-                if not locked:
+                job = self._file.jobs[chosen.job]
+                # Its own worker waits for a ledger that is locked, and delivers what is to be delivered.
+                at_once = isinstance(chosen.refusal, LedgerBusy) or has_delivery(chosen, job, self._file.live)
+                if not at_once:
                     self._note(chosen)
-                if not chosen.final:
-                    self._clock.set(self._file.jobs[chosen.job], int(now.timestamp()), now if locked else now + SOON)
+                if at_once or not chosen.final:
+                    self._clock.set(job, int(now.timestamp()), now if at_once else now + SOON)
             else:
                 self._reopen(chosen.plan.job.id)
                 self._clock.set(chosen.plan.job, chosen.since, now if chosen.due else None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from scheduler.identifiers import unfounded
-from scheduler.state import Evidence, State
+from scheduler.state import Attempt, Evidence, State
 from scheduler.text import one_line
 from scheduler.turns import read_turns, recent_calls
 
@@ -53,13 +54,19 @@ def plain_doubts(state: State, reads: bool) -> Iterator[str]:
         yield CALL_AS_TEXT
     if answer.lstrip().lower().startswith(("<think>", "<thinking>")):
         yield THOUGHTS
-    cut = sum(entry["outcome"] == "length" for entry in state["history"])
+    cut = sum(entry["outcome"] == "length" for entry in _of_this_answer(state["history"]))
     if cut:
         texts = [turn.message["content"] for turn in read_turns(state["conversation"]) if turn.cut]
         if not all(part in answer for part in texts[-cut - 1 :]):  # the last one is of the answer itself
             yield PART
     if finish is not None and finish not in KNOWN_FINISHES:
         yield UNKNOWN_FINISH.format(finish=one_line(finish, 60))
+
+
+def _of_this_answer(history: Sequence[Attempt]) -> Iterator[Attempt]:
+    """Yield the attempts since the answer before, which a person rejected."""
+    earlier = itertools.takewhile(lambda entry: entry["outcome"] != "answered", reversed(history[:-1]))
+    return itertools.chain(history[-1:], earlier)
 
 
 def _has_evidence(state: State) -> bool:

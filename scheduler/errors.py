@@ -1,42 +1,37 @@
-"""Every refusal, in one tree.
+"""Every refusal that stands below a kind: of access, of storage, of what waits, of what is blocked.
 
-A class's docstring is its sentence for people: the first paragraph, filled from the attributes. The refusals of a kind
-stand together below, in this order.
-
-    ResumedError
-    ├── UsageRefused        the command line
-    ├── JobFileUnreadable   jobs.yaml as a whole
-    ├── AccessRefused       the system or its modes say no
-    ├── StorageRefused      the disk says no
-    ├── Later               nothing was counted, and it will be due again by itself
-    ├── Blocked             nothing was counted, and a person must act
-    ├── ProgramFault        a fault of this program itself
-    ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
-    ├── NotifyFailed        nobody was notified; of no concern to any job
-    └── AskFailed           the attempt was spent, and no usable reply came
+A class's docstring is its sentence for people: the first paragraph, filled from the attributes.
 """
 
 from __future__ import annotations
 
-from scheduler.job import Problem
-from scheduler.refusal import AccessRefused, Blocked, Later, ResumedError, StorageRefused
+from scheduler.refusal import (
+    AccessRefused,
+    AskFailed,
+    Blocked,
+    JobFileUnreadable,
+    Later,
+    NotifyFailed,
+    ProgramFault,
+    ReplyOrphaned,
+    ResumedError,
+    StorageRefused,
+    UsageRefused,
+)
 
-__all__ = ["AccessRefused", "Blocked", "Later", "ResumedError", "StorageRefused"]
-
-
-class UsageRefused(ResumedError):
-    """{message}"""
-
-    message: str
-
-
-class JobFileUnreadable(ResumedError):
-    """{path}: {message}"""
-
-    path: str
-    message: str
-    problems: tuple[Problem, ...] = ()
-    digest: str = ""
+__all__ = [
+    "AccessRefused",
+    "AskFailed",
+    "Blocked",
+    "JobFileUnreadable",
+    "Later",
+    "NotifyFailed",
+    "ProgramFault",
+    "ReplyOrphaned",
+    "ResumedError",
+    "StorageRefused",
+    "UsageRefused",
+]
 
 
 class PermissionRefused(AccessRefused):
@@ -253,6 +248,13 @@ class SourceRefused(Blocked):
     reason: str
 
 
+class TargetRefused(Blocked):
+    """deliver: {target}: {reason}"""
+
+    target: object
+    reason: str
+
+
 class ExtraMissing(Blocked):
     """{key}: the package {package} is not installed. With pipx: pipx inject resumed {package}; else install
     resumed[{extra}] with pip.
@@ -261,40 +263,3 @@ class ExtraMissing(Blocked):
     key: str
     package: str
     extra: str
-
-
-class ProgramFault(ResumedError):
-    """unforeseen fault at {place}: {detail}; please report it"""
-
-    place: str
-    detail: str
-
-
-class ReplyOrphaned(ResumedError):
-    """{path}: another process changed the checkpoint while attempt {attempt} waited for its reply; the reply is kept
-    among the ledger's orphans (resumed doctor says where), and the attempt stays counted.
-    """
-
-    path: object
-    attempt: int
-
-
-class NotifyFailed(ResumedError):
-    """{reason}"""
-
-    reason: str
-
-
-class AskFailed(ResumedError):
-    """{reason}
-
-    What an `ask` raises when it can say more than an exception's name: the outcome from `state.Outcome`, whether the
-    request may be billed, the usage that was told, and for how many seconds the provider asked to be left alone.
-    """
-
-    outcome: str
-    reason: str
-    billed: str = "maybe"
-    retry_after: float | None = None
-    rests: str = "none"
-    usage: object = None

@@ -18,6 +18,7 @@ def event_line(job: str, event: Mapping[str, Any]) -> str:
 def event_level(event: Mapping[str, Any]) -> str:
     """Return `warning` for what a person may want to act on, else `info`."""
     failed = event["event"] == "settled" and (event["outcome"] not in PROGRESS or event["status"] == "exhausted")
+    failed = failed or (event["event"] == "delivery" and event["result"] != "delivered")
     return "warning" if failed or event["event"] in _NOTABLE else "info"
 
 
@@ -48,6 +49,7 @@ _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"{_points(event)} skipped, and not opened later: opening {event['opening']} is not answered yet"
     ),
     "settled": lambda event: _settled(event),
+    "delivery": lambda event: _delivery(event),
 }
 
 
@@ -62,10 +64,19 @@ def _them(event: Mapping[str, Any]) -> str:
     return "it" if event["count"] == 1 else "them"
 
 
+def _delivery(event: Mapping[str, Any]) -> str:
+    said = f" ({one_line(event['detail'], 400)})" if event["detail"] else ""
+    result = {"delivered": "the answer was delivered", "failed": "the delivery of the answer failed"}
+    begun = result.get(event["result"], "whether the answer was delivered is unknown")
+    again = "; it is not tried again but by: resumed review JOB --approve --redeliver --note TEXT"
+    then = "" if event["result"] == "delivered" else again
+    return f"{begun}: {one_line(event['target'], 200)}{said}{then}"
+
+
 def _settled(event: Mapping[str, Any]) -> str:
     attempt = f"attempt {event['attempt']} of {event['of']}"
     if event["outcome"] == "answered":
-        return f"{attempt}: answered: {one_line(event['answer'])}"
+        return f"{attempt}: answered, unreviewed: {one_line(event['answer'])}"
     reason = f" ({one_line(event['reason'], 300)})" if event["reason"] else ""
     then = "the next slice goes on"
     if event["status"] == "exhausted":

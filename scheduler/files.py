@@ -211,8 +211,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def publish(path: Path, body: bytes) -> None:
-    """Put the bytes at the path in one step: a private sibling, made durable, renamed over it.
+def publish(path: Path, body: bytes, mode: int = 0o600) -> None:
+    """Put the bytes at the path in one step: a sibling of this mode, made durable, renamed over it.
 
     The new name itself is not synced: the ledger knows the document, and an older file is put right on the next load.
     """
@@ -222,6 +222,7 @@ def publish(path: Path, body: bytes) -> None:
         try:
             with open(descriptor, "wb", buffering=0) as file:
                 _write_all(file.fileno(), body)
+                os.fchmod(descriptor, mode)
                 os.fsync(descriptor)
             sibling.rename(path)
         except BaseException:

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from scheduler.cost import most
+from scheduler.delivery import check_target
 from scheduler.due import Plan, due_point, model_of, next_due, plan_job, private_paths
 from scheduler.errors import ProviderNotReady, ResumedError
 from scheduler.files import check_can_write, check_folder
@@ -158,6 +159,7 @@ def _refusal(
             check_folder(plan.path.parent)
         else:
             check_can_write(plan.path.parent)
+        check_target(plan.job, job_file, environ)
         if damage:
             return damage, ""
         if not plan.job.enabled:

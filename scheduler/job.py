@@ -116,12 +116,18 @@ class Series:
 class Delivery:
     """Where an approved answer goes: to a file, or on the standard input of a program, one of the two.
 
-    Only a file can be written without a review.
+    Only a file can be written without a review; a program runs in `folder`.
     """
 
     file: Path | None = None
     argv: tuple[str, ...] = ()
     review: bool = True
+    folder: Path = Path("/")
+
+    @property
+    def target(self) -> str:
+        """What a person reads of it; arguments of a program are not shown, for they may hold what is secret."""
+        return str(self.file) if self.file else self.argv[0] + " …" * (len(self.argv) > 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +194,8 @@ class JobFile:
     """A jobs.yaml that was read: its good jobs and series, and what is wrong with the others.
 
     `path` is the real path, `digest` the SHA-256 of the bytes, `stop_wait` in seconds, `refused` maps each bad job's
-    id to its first problem, `private` lists what no tool may read, `notify` the channels for what is of no job.
+    id to its first problem, `private` lists what no tool may read, `secret_names` the variables that hold a secret
+    (those of refused entries too), `notify` the channels for what is of no job.
     """
 
     path: Path
@@ -203,6 +210,7 @@ class JobFile:
     problems: tuple[Problem, ...] = ()
     refused: Mapping[str, Problem]
     private: tuple[Path, ...] = ()
+    secret_names: frozenset[str] = frozenset()
     notify: tuple[Channel, ...] = ()
     metrics: Path | None = None
 

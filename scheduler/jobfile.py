@@ -19,6 +19,7 @@ from typing import Any, Final
 from scheduler import entries, files, positions
 from scheduler.entries import json_schema as json_schema
 from scheduler.errors import JobFileUnreadable
+from scheduler.extras import is_variable
 from scheduler.job import OPENING, OPENING_NAME, Job, JobFile, Problem
 from scheduler.misfits import Misfit, nearest
 from scheduler.positions import Document, Odd, Place
@@ -97,9 +98,19 @@ def parse_job_file(body: bytes, path: Path) -> JobFile:
         problems=tuple(problems),
         refused=dict(reversed(refused.items())),
         private=tuple(sorted(private)),
+        secret_names=frozenset(_secret_names(document.data)),
         notify=channels(shape.notify),
         metrics=metrics_file(shape, real.parent),
     )
+
+
+def _secret_names(data: Any) -> Iterator[str]:
+    """Find each variable that a key, a header or an address names, `{env: NAME}`, in entries that are refused too."""
+    if isinstance(data, dict) and is_variable(data.get("env")):  # anything else may be the secret itself
+        yield data["env"]
+    values = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    for value in values:
+        yield from _secret_names(value)
 
 
 def _document(body: bytes, path: Path) -> Document:

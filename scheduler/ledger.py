@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,15 +170,25 @@ class Ledger:
             return _store(tx, key, seen.allowance, body)
 
     def replace(
-        self, key: str, seen: Version | None, body: bytes, *, allowance: int, archive: Archive | None, now: int
+        self,
+        key: str,
+        seen: Version | None,
+        body: bytes,
+        *,
+        allowance: int,
+        archive: Archive | None,
+        now: int,
+        also: Callable[[Connection], object] | None = None,
     ) -> Version:
         """Store a document that no attempt led to, under this allowance, the old one archived if asked.
 
-        An attempt that is open ends as interrupted: the caller has seen that its process is gone. Raises CheckpointBusy
-        where another writer came first.
+        An attempt that is open ends as interrupted: the caller has seen that its process is gone. `also` is done first
+        in the same transaction, and undoes it by raising. Raises CheckpointBusy where another writer came first.
         """
         with self.writing() as tx:
             record = _expected(tx, self.path, key, seen)
+            if also:
+                also(tx)
             tx.execute(
                 "UPDATE admission SET outcome = 'interrupted', ended_at = ? WHERE checkpoint = ? AND outcome IS NULL",
                 (now, key),

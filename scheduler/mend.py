@@ -1,4 +1,7 @@
-"""The ways out that a person takes: repair, adopt, revise, renew, unblock. Each keeps every attempt counted."""
+"""The ways out that a person takes: repair, adopt, revise, renew, unblock. Each keeps every attempt counted.
+
+Each enters who did it, when and why.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from scheduler.acts import enter_act
 from scheduler.checkpoint import Emit, hold
+from scheduler.database import Connection
 from scheduler.document import MAX_BYTES, InvalidDocument, check, digest, parse, read_object
 from scheduler.due import Plan
 from scheduler.errors import CheckpointUnknown, MaintenanceRefused, NotAFile
@@ -29,13 +34,14 @@ from scheduler.state import (
     utc,
 )
 from scheduler.text import storable
+from scheduler.transcript import Act
 from scheduler.turns import read_turns
 
 ABSENT = "the ledger knows nothing of {path}; there is nothing to put back"
 SIX_FIELDS = frozenset({"task", "model", "conversation", "attempts", "status", "answer"})
 
 
-def repair(plan: Plan, emit: Emit) -> str:
+def repair(plan: Plan, emit: Emit, reason: str = "") -> str:
     """Set a damaged or foreign file aside and publish the ledger's document; return what was done.
 
     Raises MaintenanceRefused where the file is a valid document with more attempts, which `adopt` takes over.
@@ -61,8 +67,14 @@ def repair(plan: Plan, emit: Emit) -> str:
                 ) from None
             aside = _set_aside(plan.path)
         held.load(emit)
-    kept = f"; the other file is kept as {aside}" if aside else ""
-    return f"put back at attempt {known['attempts']} of {plan.job.max_attempts}{kept}"
+        done = f"put back at attempt {known['attempts']} of {plan.job.max_attempts}"
+        with held.ledger.writing() as tx:
+            enter_act(tx, plan.path.name, _act("repair", done, reason))
+    return done + (f"; the other file is kept as {aside}" if aside else "")
+
+
+def _act(command: str, detail: str, reason: str) -> Act:
+    return Act(at=int(time.time()), command=command, detail=storable(detail), reason=reason, who=who())
 
 
 def _attempts(body: bytes) -> int:
@@ -83,7 +95,7 @@ def _set_aside(path: Path) -> Path:
     return aside
 
 
-def adopt(plan: Plan) -> str:
+def adopt(plan: Plan, reason: str = "") -> str:
     """Take over a file that the ledger does not know, its attempts never fewer than either of the two counts.
 
     Reads our own documents and the plain six-field ones of a simpler worker. Raises MaintenanceRefused on any other.
@@ -100,10 +112,13 @@ def adopt(plan: Plan) -> str:
             found = read_document(body)
             counted = max(record.next_attempt - 1, parse(record.body)["attempts"]) if record else 0
             state = close(raise_attempts(found, counted, utc(now)), plan.job.max_attempts)
-            held.replace(state, now, archive=Archive("another file was adopted", who()))
+            state["review"] = None  # this ledger does not know whether that answer was delivered
+            done = f"adopted at attempt {state['attempts']} of {plan.job.max_attempts}, {state['status']}"
+            act, archive = _act("adopt", done, reason), Archive("another file was adopted", who())
+            held.replace(state, now, archive=archive, also=lambda tx: enter_act(tx, plan.path.name, act))
         except InvalidDocument as error:
             raise MaintenanceRefused(message=f"{plan.path} is not a valid document: {error}") from error
-    return f"adopted at attempt {state['attempts']} of {plan.job.max_attempts}, {state['status']}"
+    return done
 
 
 def openings_of(pattern: Plan) -> list[Plan]:
@@ -166,8 +181,10 @@ def revise(plan: Plan, model: str, reason: str) -> str:
             raise MaintenanceRefused(message=f"job {plan.job.id} is {old['status']}, and stays so; {again}")
         state = new_state(plan.job.task, model)
         state["attempts"], state["history"] = old["attempts"], old["history"]
-        held.replace(state, now, archive=Archive(reason, who()))
-    return f"revised; {plan.job.max_attempts - state['attempts']} of {plan.job.max_attempts} attempts are left"
+        left = f"{plan.job.max_attempts - state['attempts']} of {plan.job.max_attempts} attempts are left"
+        act = _act("revise", left, reason)
+        held.replace(state, now, archive=Archive(reason, who()), also=lambda tx: enter_act(tx, plan.path.name, act))
+    return f"revised; {left}"
 
 
 def renew(plan: Plan, model: str, reason: str, *, keep: bool) -> str:
@@ -183,19 +200,33 @@ def renew(plan: Plan, model: str, reason: str, *, keep: bool) -> str:
             last = read_turns(old["conversation"])[-1:]
             if old["status"] == "done" or any(turn.cut for turn in last):  # else nobody would answer the model's text
                 state["conversation"].append({"role": "user", "content": reason})
-        held.replace(state, now, archive=Archive(reason, who()), renew=True)
-        with held.ledger.writing() as tx:
+        act = _act("renew", f"allowance {held.version.allowance + 1 if held.version else 1}", reason)
+
+        def also(tx: Connection) -> None:
             note(tx, plan.sighting, int(now))
+            enter_act(tx, plan.path.name, act)
+
+        held.replace(state, now, archive=Archive(reason, who()), renew=True, also=also)
     return f"renewed; {plan.job.max_attempts} attempts are left, the first at its next point"
 
 
-def unblock(folders: Iterable[Path], provider: str) -> int:
-    """End every rest of a provider in the ledgers of these folders; return how many there were."""
+def unblock(plans: Iterable[Plan], provider: str, reason: str = "") -> int:
+    """End every rest of a provider in the ledgers of these jobs; return how many there were.
+
+    Where one ended, that is entered with each job of its folder that asks the provider.
+    """
+    folders: dict[Path, list[Plan]] = {}
+    for plan in plans:
+        folders.setdefault(plan.path.parent, []).append(plan)
     lifted = 0
-    for folder in folders:
+    for folder, members in sorted(folders.items()):
         if exists(folder / NAME):
             with open_folder(folder).writing() as tx:
-                lifted += lift(tx, provider)
+                ended = lift(tx, provider)
+                asking = (plan for plan in members if plan.job.provider.name == provider and not plan.offline)
+                for plan in asking if ended else ():
+                    enter_act(tx, plan.path.name, _act("unblock", f"provider {provider}", reason))
+            lifted += ended
     return lifted
 
 

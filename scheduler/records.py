@@ -103,7 +103,7 @@ def _seconds(moment: str | None, zone: str) -> int | None:
 
 def _delivery(entry: DeliverEntry, base: Path) -> Delivery:
     file = _under(base, entry.file) if entry.file else None
-    return Delivery(file=file, argv=tuple(entry.argv or ()), review=entry.review)
+    return Delivery(file=file, argv=tuple(entry.argv or ()), review=entry.review, folder=base)
 
 
 def channels(entries: Iterable[ChannelEntry]) -> tuple[Channel, ...]:

@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
+from scheduler.decision import Word
 from scheduler.errors import ResumedError
 from scheduler.job import Problem
 from scheduler.text import dots, json_text, one_line, printable, table
@@ -33,7 +34,8 @@ class JobRow:
     rehearsal: bool = False
     checkpoint: str | None = None
     answer: str | None = None
-    review: Any = None
+    review: Word | None = None
+    delivery: str | None = None
     running_since: str | None = None
 
 
@@ -221,7 +223,8 @@ def _rest_line(rest: RestRow) -> str:
 def _cells(row: JobRow) -> tuple[str, ...]:
     said = "; ".join([f"since {row.running_since}"] * bool(row.running_since) + [row.reason or ""] * bool(row.reason))
     if row.answer is not None:
-        said = f"unreviewed: {row.answer}" + (f" [{row.reason}]" if row.reason else "")
+        delivery = f", {one_line(row.delivery, 60)}" if row.delivery else ""
+        said = f"{row.review or 'unreviewed'}{delivery}: {row.answer}" + (f" [{row.reason}]" if row.reason else "")
     marks = "REHEARSAL " if row.rehearsal else ""
     return (
         row.id,

@@ -47,18 +47,19 @@ class Verdict:
     retry_after: float | None = None
 
 
-def check_rests(tx: Connection, provider: str, model: str, mark: bytes, now: int) -> None:
+def check_rests(tx: Connection, provider: str, model: str, mark: bytes, now: int, *, reads: bool = False) -> None:
     """Raise ProviderRefusing or ProviderResting where the provider or this model of it is to be left alone.
 
     A rest that waits for a mend ends once the provider's entry or key (`mark`) is another one. One whose end is
-    further away than any rest can be was written by a clock that has been set back since, and is dropped.
+    further away than any rest can be was written by a clock that has been set back since, and is dropped. With `reads`
+    no row is touched.
     """
     for row_model, until, reason, tag in read_rows(
         tx, "SELECT model, until, reason, tag FROM rest WHERE provider = ? AND model IN ('', ?)", (provider, model)
     ):
         mended = until is None and not _matches(tag, mark)
         if mended or not _in_force(until, now):
-            if mended:
+            if mended and not reads:
                 tx.execute("DELETE FROM rest WHERE provider = ? AND model = ?", (provider, row_model))
             continue
         if until is None:

@@ -260,6 +260,7 @@ def settle(
     settled["conversation"] = [*state["conversation"], *messages]
     settled["answer"] = answer
     settled["status"] = "done" if outcome == "answered" else state["status"]
+    settled["review"] = None if answer is not None else state["review"]  # it was of an earlier answer
     return close(settled, max_attempts)
 
 

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from scheduler.attempt import accept, next_request
+from scheduler.decision import Dispatch, rejection, review_word
+from scheduler.delivery import delivery_words, dispatches_of
 from scheduler.doubts import plain_doubts
 from scheduler.due import Plan, known_model, next_due, order_of, plan_job, private_paths
 from scheduler.errors import ResumedError
@@ -162,6 +164,7 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
     try:
         found, facts, since = look(plan, now)
         row = _with_points(_with_state(row, found, bool(job.read)), job, facts, since, now)
+        row = replace(row, delivery=read_delivery(plan, found)[1] or None)
         if found.state is not None:
             row = _with_edits(row, found.state, plan)
         if row.state == "ready" and not job.enabled:
@@ -187,21 +190,32 @@ def look(plan: Plan, now: float) -> tuple[Peek, Facts, int]:
         return found, read_facts(tx, plan.path.name), read_seen(tx, plan.sighting, int(now)).since
 
 
+def read_delivery(plan: Plan, found: Peek) -> tuple[list[Dispatch], str]:
+    """Return the deliveries of the present answer, and how its delivery stands in a few words, which may be none."""
+    if found.state is None or found.record is None or found.state["answer"] is None:
+        return [], ""
+    with ledger_rows(plan.path.parent) as tx:
+        dispatches = dispatches_of(tx, plan.path.name, found.record, found.state) if tx else []
+    return dispatches, delivery_words(plan, found.record, found.state, dispatches)
+
+
 def _with_state(row: JobRow, found: Peek, reads: bool) -> JobRow:
     state = found.state
     if state is None:
         return row
     last = state["history"][-1] if state["history"] else None
+    rejected = rejection(state)
+    said = last["reason"] if last else None
     held = found.record.open if found.record else None
     row = replace(
         row,
         state=_job_state(state, held, row.max_attempts),
         attempts=state["attempts"],
         outcome=last["outcome"] if last else None,
-        reason=next(plain_doubts(state, reads), last["reason"] if last else None),
+        reason=next(plain_doubts(state, reads), said if rejected is None else f"answer rejected: {rejected}"),
         model=state["model"],
         answer=state["answer"],
-        review=state["review"],
+        review=review_word(state),
     )
     if row.state == "running" and held is not None:
         row = replace(row, running_since=utc(held.admitted_at))

@@ -57,7 +57,7 @@ CREATE INDEX opening_unanswered ON opening (series, number) WHERE status != 'don
 CREATE TABLE delivery (
     checkpoint TEXT NOT NULL, allowance INTEGER NOT NULL, answer_sha256 TEXT NOT NULL, number INTEGER NOT NULL,
     target TEXT NOT NULL, who TEXT NOT NULL, started_at INTEGER NOT NULL, pid INTEGER NOT NULL, start TEXT NOT NULL,
-    boot TEXT NOT NULL, outcome TEXT, detail TEXT NOT NULL, ended_at INTEGER,
+    boot TEXT NOT NULL, result TEXT, detail TEXT NOT NULL, ended_at INTEGER,
     PRIMARY KEY (checkpoint, allowance, answer_sha256, number)
 ) WITHOUT ROWID;
 CREATE TABLE act (

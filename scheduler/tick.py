@@ -12,7 +12,8 @@ from typing import Any
 from scheduler import offline
 from scheduler.attempt import Ask, Order, accept, run_slice
 from scheduler.checkpoint import Checkpoint, hold
-from scheduler.due import MISSED_AFTER, SHORTEST_GAP, Plan, model_of, order_of, private_paths
+from scheduler.delivery import deliver_answer, owes_delivery
+from scheduler.due import MISSED_AFTER, SHORTEST_GAP, Plan, model_of, order_of, plan_job, private_paths
 from scheduler.errors import EntryRefused, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
 from scheduler.owed import HASTE, Result, Turn, as_refusal, count_missed, made_up, select
@@ -67,14 +68,31 @@ def run_due(
 ) -> Result:
     """Run one slice of a job if it is due, or asked for by hand, and nothing has stopped the program.
 
-    What passed within `gap` seconds was not missed.
+    What passed within `gap` seconds was not missed. An answer that is owed, of this slice or before, is delivered.
     """
     [chosen] = select([job], job_file.live, time.time(), tell, by_hand=by_hand)
-    if isinstance(chosen, Result):
-        return chosen
-    if not chosen.due or stopped():
-        return Result(job=job.id, plan=chosen.plan)
-    return take_turn(replace(chosen, gap=gap), job_file, environ, tell)
+    result = chosen if isinstance(chosen, Result) else Result(job=job.id, plan=chosen.plan)
+    if isinstance(chosen, Turn) and chosen.due and not stopped():
+        result = take_turn(replace(chosen, gap=gap), job_file, environ, tell)
+    return result if stopped() else _with_delivery(result, job, job_file, environ, tell)
+
+
+def _with_delivery(result: Result, job: Job, job_file: JobFile, environ: Mapping[str, str], tell: Tell) -> Result:
+    """Deliver an answer that is owed; what refuses that is in the result, to be asked again, and not in the job."""
+    try:
+        if has_delivery(result, job, job_file.live):
+            deliver_answer(plan_job(job, job_file.live), job_file, environ, tell)
+    except Exception as error:
+        return replace(result, refusal=as_refusal(error), final="")
+    return result
+
+
+def has_delivery(result: Result, job: Job, live: bool) -> bool:
+    """Tell whether a job that is done may have an answer to deliver; what is wrong with it is found in its own turn."""
+    try:
+        return result.final == "done" and owes_delivery(plan_job(job, live))
+    except ResumedError:
+        return True
 
 
 def _finished(plan: Plan, emit: Callable[[dict[str, Any]], object]) -> State | None:
@@ -133,6 +151,7 @@ def tick(
             yield Result(job=name, refusal=EntryRefused(problem=problem_line(job_file.refused[name])))
     jobs, wrong = unfold(job_file, names, time.time(), tell, by_hand=by_hand, wait=HASTE)
     yield from wrong
+    by_id = {job.id: job for job in jobs}
     due: list[Job] = []
     locked: list[Job] = []  # the ledger of these is waited for by their own workers, after all others
     for chosen in select(jobs, job_file.live, time.time(), tell, by_hand=by_hand, wait=HASTE):
@@ -141,7 +160,9 @@ def tick(
         elif isinstance(chosen, Turn):
             yield Result(job=chosen.plan.job.id, plan=chosen.plan)
         elif isinstance(chosen.refusal, LedgerBusy):
-            locked += [job for job in jobs if job.id == chosen.job]
+            locked.append(by_id[chosen.job])
+        elif has_delivery(chosen, by_id[chosen.job], job_file.live):
+            due.append(by_id[chosen.job])
         else:
             yield chosen
 

@@ -1,14 +1,18 @@
-"""One checkpoint laid out for a reader: task, conversation, attempts, answer, and what it rests on. Pure."""
+"""One checkpoint laid out for a reader: task, answer, what it rests on, attempts, and what people did. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from scheduler.decision import Dispatch, answer_digest, dispatch_words, review_of, review_word
 from scheduler.doubts import find_doubts, read_lines
 from scheduler.state import Attempt, State, utc
 from scheduler.text import indent, one_line, printable
+
+HEAD_LINES: Final = 12
+HEAD_CHARS: Final = 1200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,20 +25,71 @@ class Archived:
     reason: str
 
 
-def show_text(state: State, max_attempts: int, path: str, *, rehearsal: bool, edited: bool, reads: bool) -> str:
-    """Return task, conversation, attempts and answer for a person."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """What a person did to a checkpoint: by which command, when (UTC seconds), why; both texts may be empty."""
+
+    at: int
+    command: str
+    detail: str
+    reason: str
+    who: str
+
+
+def show_text(
+    state: State,
+    max_attempts: int,
+    path: str,
+    records: str = "",
+    *,
+    rehearsal: bool,
+    edited: bool,
+    reads: bool,
+    conversation: bool = False,
+) -> str:
+    """Return for a person what a review needs: task, answer, evidence, doubts, attempts, and what is on record.
+
+    The conversation, which may be long, comes last and only if asked for.
+    """
     parts = [f"{path}{' (REHEARSAL: the demo model answers)' if rehearsal else ''}"]
     parts.append(f"{state['status']}, {state['attempts']} of {max_attempts} attempts, model {state['model']}")
     if edited:
         parts.append("task edited since: below is the task that was started, and what belongs to it")
-    parts += ["", "TASK", indent(state["task"]), "", "CONVERSATION"]
-    parts += [indent(turn) for message in state["conversation"] for turn in _turns(message)] or ["  (none)"]
+    parts += ["", "TASK", indent(_head(state["task"], "--task"))]
+    if state["answer"] is not None:
+        parts += ["", f"ANSWER ({review_word(state)}, SHA-256 {answer_digest(state['answer'])[:12]})"]
+        parts += [indent(state["answer"])]
+        parts += ["", "EVIDENCE", *(f"  {lines}" for lines in _evidence(state)), *doubt_lines(state, reads)]
     parts += ["", "ATTEMPTS"]
     parts += [line for entry in state["history"] for line in _attempt(entry)] or ["  (none)"]
-    if state["answer"] is not None:
-        parts += ["", "ANSWER (unreviewed)", indent(state["answer"])]
-        parts += ["", "EVIDENCE", *(f"  {lines}" for lines in _evidence(state)), *_flags(state, reads)]
+    parts += [f"  {line}" for line in _cost(state["history"])]
+    parts += [records.rstrip("\n")] if records else []
+    if conversation:
+        parts += ["", "CONVERSATION"]
+        parts += [indent(turn) for message in state["conversation"] for turn in _turns(message)] or ["  (none)"]
     return printable("\n".join(parts))
+
+
+def _head(text: str, option: str) -> str:
+    """Return a text, or its first lines where it is a long one, with the option of show that prints all of it."""
+    head = "\n".join(text.split("\n")[:HEAD_LINES])[:HEAD_CHARS]
+    return head if head == text else f"{head}\n… (the whole: resumed show JOB {option})"
+
+
+def _cost(history: Sequence[Attempt]) -> Iterator[str]:
+    """Yield what the attempts cost, as far as it is known, and how many may cost more than that."""
+    known = [entry["usage"]["total_tokens"] for entry in history if entry["usage"]]
+    unknown = sum(entry["usage"] is None and entry["billed"] != "no" for entry in history)
+    if history:
+        yield f"known: {sum(known)} tokens" + (f"; unknown: {unknown} of {len(history)} attempts" if unknown else "")
+
+
+def answer_head(state: State, reads: bool) -> str:
+    """Return the first lines of the answer, its SHA-256, and what to doubt in it."""
+    answer = state["answer"] or ""
+    head = _head(answer, "--answer")
+    title = f"ANSWER ({review_word(state)}, SHA-256 {answer_digest(answer)})"
+    return printable("\n".join([title, indent(head), *doubt_lines(state, reads)]))
 
 
 def _turns(message: Mapping[str, Any]) -> Iterable[str]:
@@ -52,7 +107,8 @@ def _evidence(state: State) -> list[str]:
     return [f"{file}: lines {', '.join(dict.fromkeys(found))}" for file, found in ranges.items()] or ["(none)"]
 
 
-def _flags(state: State, reads: bool) -> list[str]:
+def doubt_lines(state: State, reads: bool) -> list[str]:
+    """Return a line for each thing to doubt in the answer."""
     return [f"  DOUBT: {doubt}" for doubt in find_doubts(state, reads)]
 
 
@@ -74,7 +130,7 @@ def _attempt(entry: Attempt) -> Iterator[str]:
 def state_lines(state: State) -> str:
     """Return the state of a task in two lines: status and attempts, and the answer or the last reason."""
     last = state["history"][-1] if state["history"] else None
-    said = f"answer (unreviewed): {state['answer']}" if state["answer"] is not None else ""
+    said = f"answer ({review_word(state)}): {state['answer']}" if state["answer"] is not None else ""
     if last and not said:
         said = f"last attempt: {last['outcome']}" + (f": {one_line(last['reason'], 300)}" if last["reason"] else "")
     return printable(f"state: {state['status']}, {state['attempts']} attempts, model {state['model']}\n{said}".rstrip())
@@ -85,4 +141,32 @@ def archive_text(archives: Sequence[Archived]) -> str:
     lines = [
         f"  {utc(row.at)} by {row.who}, allowance {row.allowance}: {one_line(row.reason, 300)}" for row in archives
     ]
-    return printable("\n".join(["", "ARCHIVED", *lines, ""])) if lines else ""
+    return _section("ARCHIVED", lines)
+
+
+def review_text(state: State, dispatches: Sequence[Dispatch], outlook: str) -> str:
+    """Return what was decided about the answer, and each delivery of it; `outlook` says what is to come."""
+    review, lines = review_of(state), list[str]()
+    if review:
+        note = f": {one_line(review['note'], 300)}" if review["note"] else ""
+        lines.append(f"  {review['decision']} {review['when']} by {review['who']}{note}")
+    for row in dispatches:
+        to = f"to {one_line(row.target, 200)}"
+        lines.append(f"  {row.number}. {utc(row.started_at)} by {row.who} {to}: {one_line(dispatch_words(row), 400)}")
+    lines += [f"  {outlook}"] if outlook else []
+    return _section("REVIEW AND DELIVERY", lines)
+
+
+def acts_text(acts: Sequence[Act]) -> str:
+    """Return a line for each thing that a person did."""
+    lines = [f"  {utc(act.at)} by {act.who}: {_act(act)}" for act in acts]
+    return _section("ACTS", lines)
+
+
+def _act(act: Act) -> str:
+    said = ", ".join(part for part in (act.command, one_line(act.detail, 200)) if part)
+    return said + (f": {one_line(act.reason, 300)}" if act.reason else "")
+
+
+def _section(title: str, lines: Sequence[str]) -> str:
+    return printable("\n".join(["", title, *lines, ""])) if lines else ""

@@ -98,6 +98,18 @@ OPENED = {
     "opening-inside": Step("scheduler.series", "enter", after=True),
     "opening-after": Step("scheduler.series", "_write", after=True),
 }
+# A decision, and the delivery that follows it.
+DELIVERY = {
+    "decided-inside": Step(*_STORE, after=True),
+    "decided-unpublished": Step(*_PUBLISH),
+    "decided-after": Step("scheduler.cli.review", "decide", after=True),
+    "claimed-inside": Step("scheduler.delivery", "may_deliver", after=True),
+    "claimed-after": Step("scheduler.delivery", "_claim", after=True),
+    "file-made": Step(*_CREATE, call=2, after=True),
+    "delivered": Step("scheduler.delivery", "carry_out", after=True),
+    "outcome-inside": Step("scheduler.delivery", "_close", after=True),
+    "outcome-after": Step("scheduler.delivery", "_finish", after=True),
+}
 STEPS = UNCOUNTED | COUNTED | SENT | SAVED | RECOVERY
 
 
@@ -163,7 +175,7 @@ def _fork(command: list[str], step: str | None) -> tuple[int, IO[bytes]]:
         os.dup2(told.fileno(), 1)
         os.dup2(told.fileno(), 2)
         if step:
-            _arm((STEPS | OPENED)[step])
+            _arm((STEPS | OPENED | DELIVERY)[step])
         code = importlib.import_module("scheduler.cli").main(command)
     finally:
         os._exit(code)

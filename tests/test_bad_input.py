@@ -1403,7 +1403,7 @@ def test_status_json_has_exactly_the_listed_shape(begun: Project, chat: ChatServ
     assert [entry["id"] for entry in found["jobs"]] == ["apart", "nightly", "other", "sealed"]
     fields = "id state attempts max_attempts schedule next_point last_point outcome reason model provider rehearsal"
     for entry in found["jobs"]:
-        assert list(entry) == [*fields.split(), "checkpoint", "answer", "review", "running_since"]
+        assert list(entry) == [*fields.split(), "checkpoint", "answer", "review", "delivery", "running_since"]
         assert os.path.isabs(entry["checkpoint"])
     apart, nightly, other, sealed = found["jobs"]
     assert (nightly["state"], nightly["attempts"], nightly["outcome"]) == ("ready", 1, "tool_calls")
@@ -1500,8 +1500,9 @@ def test_a_stopped_process_past_its_deadline_still_runs_and_is_named(begun: Proj
 
 def test_show_prints_the_parts_for_a_person_and_the_document_for_a_program(begun: Project, chat: ChatServer) -> None:
     assert command(begun, "run", "nightly").code == 0
-    told = command(begun, "show", "nightly")
-    places = [told.out.index(part) for part in ("\nTASK\n", "\nCONVERSATION\n", "\nATTEMPTS\n", "\nANSWER (unreviewed")]
+    assert "CONVERSATION" not in command(begun, "show", "nightly").out
+    told = command(begun, "show", "nightly", "--conversation")
+    places = [told.out.index(f"\n{part}") for part in ("TASK\n", "ANSWER (unreviewed", "ATTEMPTS\n", "CONVERSATION\n")]
     assert places == sorted(places)
     for text in ("done, 2 of 4 attempts", "Summarise the log", "list_files", "tool_calls", "answered", "  fin"):
         assert text in told.out

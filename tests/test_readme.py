@@ -238,14 +238,16 @@ WAYS: list[tuple[str, Callable[[str, Place], None]]] = [
     (r"resumed check", resumed(r"shipping-question: every 2 seconds \(UTC\); 4 of 4 requests left")),
     (r"resumed check --days 7", resumed(r"(?s)4 of 4 requests left.*\n    next \d{4}-\d\d-\d\d .*and more")),
     (r"resumed tick", resumed(r"\A\Z")),
-    (r"resumed run \S+", resumed(r"info +job \S+: attempt 2 of 4: answered: Standard shipping")),
+    (r"resumed run \S+", resumed(r"info +job \S+: attempt 2 of 4: answered, unreviewed: Standard shipping")),
     (r"resumed status", resumed(r"(?m)^shipping-question  done   ●●○○ .* unreviewed: Standard shipping")),
     (r"resumed status --json", resumed(r'"state": "done",\s+"attempts": 2,')),
     (
         r"resumed show \S+",
-        resumed(r"(?s)TASK\n.*CONVERSATION\n.*ATTEMPTS\n.*ANSWER \(unreviewed\)\n  Standard shipping"),
+        resumed(r"(?s)TASK\n.*ANSWER \(unreviewed, SHA-256 \w+\)\n  Standard shipping.*EVIDENCE\n.*ATTEMPTS\n"),
     ),
     (r"resumed show \S+ --answer", resumed(r"\AStandard shipping takes three to five working days\.")),
+    (r"resumed preview \S+", resumed(r"attempt 1 of 4, to offline-demo \(offline\); nothing was sent or counted\n")),
+    (r"resumed review \S+ --approve --note .*", resumed(r"(?m)^job shipping-question: approved$")),
     (r"resumed work .* --demo --once", resumed(r"(?m)^state: ready, 1 attempt")),
     (r"resumed renew (\S+) --reason .* --confirm \1", resumed(r"job shipping-question: .*4 attempts")),
 ]
@@ -409,15 +411,23 @@ def test_the_commands_table_lists_every_command_with_its_options() -> None:
     for usage, _ in table("command"):
         name, rest = re.fullmatch(r"`resumed (\w+) ?(.*)`", usage).groups()  # type: ignore[union-attr]
         optional = " ".join(re.findall(r"\[(.*?)\]", rest))
-        flags = set(re.findall(r"--[a-z-]+", rest))
-        rows[name] = (flags, flags - set(re.findall(r"--[a-z-]+", optional)), sorted(re.findall(r"\b[A-Z]+\b", rest)))
+        flags = set(re.findall(r"--[a-z0-9-]+", rest))
+        rows[name] = (
+            flags,
+            flags - set(re.findall(r"--[a-z0-9-]+", optional)),
+            sorted(re.findall(r"\b[A-Z]+\b", rest)),
+        )
     found = {}
     for name, parser in commands().items():
         actions = [action for action in parser._actions if action.dest != "help"]
         flags = {action.option_strings[-1] for action in actions if action.option_strings}
         needed = {action.option_strings[-1] for action in actions if action.option_strings and action.required}
         found[name] = (flags, needed, sorted(str(action.metavar) for action in actions if action.metavar))
-    either = {"work": {"--demo", "--live"}, "adopt": {"--all"}}  # one of two, which the command itself asks for
+    either = {
+        "work": {"--demo", "--live"},
+        "adopt": {"--all"},
+        "review": {"--approve", "--reject"},
+    }  # one of two, which the command itself asks for
     for name, more in either.items():
         flags, needed, values = found[name]
         found[name] = (flags, needed | more, values)

@@ -301,7 +301,7 @@ def test_status_as_json_reads_back_every_field() -> None:
     assert (told["config"], told["live"], len(told["rests"])) == ("/é", True, 2)
     assert set(told["jobs"][0]) == {
         *("id", "state", "attempts", "max_attempts", "schedule", "next_point", "last_point", "outcome", "reason"),
-        *("model", "provider", "rehearsal", "checkpoint", "answer", "review", "running_since"),
+        *("model", "provider", "rehearsal", "checkpoint", "answer", "review", "delivery", "running_since"),
     }
     assert (told["jobs"][0]["answer"], told["jobs"][1]["answer"]) == (ROWS[1].answer, None)
     assert tame(survey_json(survey(*ROWS)))

@@ -38,6 +38,9 @@ COMMANDS = [
     ["unblock", "local"],
     ["run", "weekly"],
     ["show", "weekly"],
+    ["review", "apart", "--approve"],
+    ["review", "apart", "--reject", "--note", "no"],
+    ["preview", "nightly"],
 ]
 
 
@@ -76,7 +79,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         base.execute("INSERT INTO orphan VALUES ('nightly.json', 1, 1, ?, 't', x'00')", (now,))
         delivery = ("nightly.json", 1, "0" * 64, 1, "report.md", "ann", now, 1, "1", "b", "delivered", "", now)
         base.execute("INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", delivery)
-        base.execute("INSERT INTO act VALUES ('nightly.json', 1, ?, 'renew', '', 'because', 'ann')", (now,))
+        base.execute("INSERT INTO act VALUES ('nightly.json', 9, ?, 'renew', '', 'because', 'ann')", (now,))
         base.execute("INSERT INTO told VALUES ('nightly', 'log', 'blocked', ?, ?, '')", (now, now))
         base.execute("INSERT INTO pulse VALUES (?, '1', 'd', ?, 8, 'd', '', ?)", (str(project.config), now, now))
         base.execute("INSERT INTO tally VALUES ('missed', 1)")

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from scheduler.cli import diagnose, look, mend, run, start
+from scheduler.cli import diagnose, look, mend, review, run, start
 from scheduler.cli.output import NO_STORAGE, choose_form, exit_code, log, log_refusal
 from scheduler.errors import ResumedError, UsageRefused
 from scheduler.owed import as_refusal
@@ -43,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for group in (start, run, look, diagnose, mend):
+    for group in (start, run, look, diagnose, review, mend):
         group.add_commands(commands)
     return parser
 

@@ -1,4 +1,4 @@
-"""Commands that only look: check, status, show."""
+"""Commands that only look: check, status, show, preview."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from scheduler.acts import read_acts
 from scheduler.cli.arguments import add_command, add_job
 from scheduler.cli.files import find_config, load, plan_of
 from scheduler.cli.output import BLOCKED, LATER, NO_PROGRESS, exit_code, first_code, log
@@ -19,12 +20,13 @@ from scheduler.forecast import forecast, open_folders, series_forecast
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import ledger_rows, read_archives
 from scheduler.outlook import Outlook, SeriesOutlook, check_header, check_totals, outlook_text, series_text
+from scheduler.preview import look_ahead, preview_json, preview_text
 from scheduler.reader import peek
 from scheduler.report import daemon_lines, survey_json, survey_parts, survey_table, watch_line
 from scheduler.state import State, is_final, same_task, utc
-from scheduler.survey import survey, unreadable
+from scheduler.survey import read_delivery, survey, unreadable
 from scheduler.text import json_text, printable
-from scheduler.transcript import Archived, archive_text, show_text
+from scheduler.transcript import acts_text, archive_text, review_text, show_text
 
 
 def add_commands(commands: Any) -> None:
@@ -48,6 +50,11 @@ def add_commands(commands: Any) -> None:
     form.add_argument("--json", action="store_true", help="the whole document")
     form.add_argument("--task", action="store_true", help="the stored task")
     form.add_argument("--answer", action="store_true", help="the answer alone; raw into a pipe")
+    form.add_argument("--conversation", action="store_true", help="the conversation too")
+
+    command = add_command(commands, "preview", preview, "print a job's next request; send nothing, count nothing")
+    add_job(command)
+    command.add_argument("--json", action="store_true", help="as JSON, with the exact body of the request")
 
 
 def _days(text: str) -> int:
@@ -129,8 +136,18 @@ def show(options: argparse.Namespace) -> int:
     else:
         edited = not same_task(found.state["task"], plan.job.task)
         marks = {"rehearsal": plan.rehearsal, "edited": edited, "reads": bool(plan.job.read)}
-        print(show_text(found.state, plan.job.max_attempts, str(plan.path), **marks))
-        print(archive_text(_archives(plan)), end="")
+        marks |= {"conversation": options.conversation}
+        dispatches, words = read_delivery(plan, found)
+        parts = [review_text(found.state, dispatches, "" if dispatches else words), *_records(plan)]
+        print(show_text(found.state, plan.job.max_attempts, str(plan.path), "".join(parts), **marks))
+    return 0
+
+
+def preview(options: argparse.Namespace) -> int:
+    """Print what the next slice would send, where to, and what is in its way."""
+    job_file = load(options, quiet=True)
+    found = look_ahead(plan_of(job_file, options.job), job_file, os.environ, time.time())
+    print(preview_json(found) if options.json else preview_text(found))
     return 0
 
 
@@ -145,6 +162,9 @@ def _answer(job: str, state: State) -> int:
     return 0
 
 
-def _archives(plan: Plan) -> list[Archived]:
+def _records(plan: Plan) -> list[str]:
+    """Return what people did to a checkpoint, and what was set aside."""
     with ledger_rows(plan.path.parent) as tx:
-        return read_archives(tx, plan.path.name) if tx else []
+        if tx is None:
+            return []
+        return [acts_text(read_acts(tx, plan.path.name)), archive_text(read_archives(tx, plan.path.name))]

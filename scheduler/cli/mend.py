@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from scheduler.due import Plan, model_of, plan_job
 from scheduler.errors import ResumedError, UsageRefused
 from scheduler.events import event_line
 from scheduler.files import exists
+from scheduler.intent import UNBLOCK, foretell
 from scheduler.text import printable, storable
 
 
@@ -28,6 +30,7 @@ def add_commands(commands: Any) -> None:
         "resumed repair shipping-question",
     )
     add_job(command)
+    _add_common(command)
 
     command = add_command(
         commands,
@@ -39,6 +42,7 @@ def add_commands(commands: Any) -> None:
     )
     command.add_argument("job", metavar="JOB", nargs="?", help="the job's id in jobs.yaml")
     command.add_argument("--all", action="store_true", help="every job of the file, once a ledger was set aside")
+    _add_common(command)
 
     command = add_command(
         commands,
@@ -48,7 +52,7 @@ def add_commands(commands: Any) -> None:
         'resumed revise shipping-question --reason "the question was unclear"',
     )
     add_job(command)
-    command.add_argument("--reason", required=True, type=storable, metavar="TEXT", help="kept with the job for ever")
+    _add_common(command, required=True)
 
     command = add_command(
         commands,
@@ -58,27 +62,36 @@ def add_commands(commands: Any) -> None:
         'resumed renew shipping-question --reason "the shop has new prices" --confirm shipping-question',
     )
     add_job(command)
-    command.add_argument("--reason", required=True, type=storable, metavar="TEXT", help="kept with the job for ever")
+    _add_common(command, required=True)
     command.add_argument("--confirm", required=True, metavar="JOB", help="the job's name once more")
     command.add_argument("--keep", action="store_true", help="keep the conversation")
 
     command = add_command(commands, "unblock", unblock, "end the rests of a provider", "resumed unblock mandapi")
     command.add_argument("provider", metavar="PROVIDER", help="its name in jobs.yaml")
+    _add_common(command)
+
+
+def _add_common(command: argparse.ArgumentParser, *, required: bool = False) -> None:
+    why = "kept with the job for ever"
+    command.add_argument("--reason", required=required, type=storable, metavar="TEXT", default="", help=why)
+    command.add_argument("--dry-run", action="store_true", help="only say what it will do, and what it costs")
 
 
 def repair(options: argparse.Namespace) -> int:
     """Put the ledger's document back."""
     plan = plan_of(load(options, quiet=True), options.job)
-    return _told(
-        plan,
-        lambda: mend.repair(
-            plan, lambda event: log("info", event_line(plan.job.id, event), event["event"], plan.job.id)
-        ),
-    )
+
+    def tell(event: dict[str, Any]) -> None:
+        log("info", event_line(plan.job.id, event), event["event"], plan.job.id)
+
+    return _told(options, plan, lambda: mend.repair(plan, tell, options.reason))
 
 
-def _told(plan: Plan, act: Callable[[], str]) -> int:
-    print(printable(f"job {plan.job.id}: {act()}"))
+def _told(options: argparse.Namespace, plan: Plan, act: Callable[[], str]) -> int:
+    """Say what will be done, do it unless it is only to be said, and say what was done."""
+    print(printable(f"job {plan.job.id}: {foretell(options.command, plan)}"), flush=True)
+    if not options.dry_run:
+        print(printable(f"job {plan.job.id}: {act()}"))
     return 0
 
 
@@ -89,14 +102,14 @@ def adopt(options: argparse.Namespace) -> int:
         raise UsageRefused(message="name one job, or --all")
     if not options.all:
         plan = plan_of(job_file, options.job)
-        return _told(plan, lambda: mend.adopt(plan))
+        return _told(options, plan, lambda: mend.adopt(plan, options.reason))
     codes = []
     patterns = [plan_job(pattern, job_file.live) for pattern in job_file.series.values()]
     plans = [plan_job(job, job_file.live) for job in job_file.jobs.values()]
     for plan in [*plans, *(plan for pattern in patterns for plan in mend.openings_of(pattern))]:
         try:
             if exists(plan.path):
-                codes.append(_told(plan, lambda plan=plan: mend.adopt(plan)))  # type: ignore[misc]  # binds this plan
+                codes.append(_told(options, plan, functools.partial(mend.adopt, plan, options.reason)))
         except ResumedError as error:
             log("error", f"job {plan.job.id}: {error}", "blocked", plan.job.id, reason=str(error))
             codes.append(exit_code(error))
@@ -109,8 +122,8 @@ def adopt(options: argparse.Namespace) -> int:
 
 def revise(options: argparse.Namespace) -> int:
     """Begin a new conversation with the attempts that are left."""
-    plan = plan_of(load(options, quiet=True), options.job)
-    return _told(plan, lambda: mend.revise(plan, model_of(plan, os.environ), _reason(options)))
+    plan, reason = plan_of(load(options, quiet=True), options.job), _reason(options)
+    return _told(options, plan, lambda: mend.revise(plan, model_of(plan, os.environ), reason))
 
 
 def _reason(options: argparse.Namespace) -> str:
@@ -124,8 +137,8 @@ def renew(options: argparse.Namespace) -> int:
     """Open a new allowance."""
     if options.confirm != options.job:
         raise UsageRefused(message=f"--confirm must name the job once more: {options.job}")
-    plan = plan_of(load(options, quiet=True), options.job)
-    return _told(plan, lambda: mend.renew(plan, model_of(plan, os.environ), _reason(options), keep=options.keep))
+    plan, reason = plan_of(load(options, quiet=True), options.job), _reason(options)
+    return _told(options, plan, lambda: mend.renew(plan, model_of(plan, os.environ), reason, keep=options.keep))
 
 
 def unblock(options: argparse.Namespace) -> int:
@@ -133,7 +146,9 @@ def unblock(options: argparse.Namespace) -> int:
     job_file = load(options, quiet=True)
     used = {job.provider.name for job in job_file.entries} | set(job_file.providers)
     check_name(job_file, "provider", options.provider, used)
-    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.entries})
-    lifted = mend.unblock(folders, options.provider)
-    print(printable(f"provider {options.provider}: {f'{lifted} rests ended' if lifted else 'it was not resting'}"))
+    name, plans = options.provider, [plan_job(job, job_file.live) for job in job_file.entries]
+    print(printable(f"provider {name}: {UNBLOCK}"), flush=True)
+    if not options.dry_run:
+        lifted = mend.unblock(plans, name, options.reason)
+        print(printable(f"provider {name}: {f'{lifted} rests ended' if lifted else 'it was not resting'}"))
     return 0

@@ -1,0 +1,80 @@
+"""What a command of the ways out is about to do, and what it costs; said before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler.due import Plan
+from scheduler.ledger import NAME, ledger_rows, read_record
+from scheduler.reader import document_of
+
+UNBLOCK: Final = "unblock: ends its rests; jobs that are due ask it again, and each of those requests counts as ever"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the ledger has a job: the number of its allowance, its attempts, its status (empty where it has none)."""
+
+    allowance: int = 0
+    attempts: int = 0
+    status: str = ""
+
+
+def standing_of(plan: Plan) -> Standing:
+    """Read where a job stands, without a lock. Raises LedgerDamaged, LedgerForeign and the refusals of access."""
+    path = plan.path
+    with ledger_rows(path.parent) as tx:
+        record = read_record(tx, path.with_name(NAME), path.name) if tx else None
+    state = document_of(path, record)
+    return Standing(record.version.allowance, state["attempts"], state["status"]) if record and state else Standing()
+
+
+def foretell(command: str, plan: Plan) -> str:
+    """Return what the command will do to a job, and how many requests may follow. Raises what `standing_of` does."""
+    standing = standing_of(plan)
+    return f"{command}: {_WORDS[command](standing, plan.job.max_attempts)}{' (the demo model)' * plan.offline}"
+
+
+def foretell_review(plan: Plan, *, approve: bool) -> str:
+    """Return what a decision will do, and how many requests may follow. Raises what `standing_of` does."""
+    deliver, left = plan.job.deliver, plan.job.max_attempts - standing_of(plan).attempts
+    if not approve:
+        then = (
+            f"tells the model why and asks it again: {_further(left)}"
+            if left > 0
+            else "no attempt is left to ask again"
+        )
+        return f"reject: {then}{' (the demo model)' * plan.offline}"
+    if deliver is None:
+        return "approve: marks the answer as approved; no request follows, and nothing is delivered"
+    if plan.rehearsal:
+        return "approve: marks the answer as approved; it is a rehearsal's, which is never delivered"
+    return f"approve: the answer goes, once, to {deliver.target}; no request follows"
+
+
+def _further(number: int) -> str:
+    return f"up to {max(0, number)} further request{'s' * (number != 1)}"
+
+
+def _revise(standing: Standing, most: int) -> str:
+    if standing.status in ("", "done", "exhausted"):
+        return f"changes nothing, for the job is {standing.status or 'not begun'}"
+    left = _further(most - standing.attempts)
+    return f"sets the document aside and begins a new conversation with the attempts that are left: {left}"
+
+
+_WORDS: Final[Mapping[str, Callable[[Standing, int], str]]] = {
+    "repair": lambda standing, most: (
+        "sets a file aside that is none of the ledger's, and puts the document at attempt "
+        f"{standing.attempts} of {most} back; no attempt is won or lost"
+    ),
+    "adopt": lambda standing, most: (
+        f"takes the file over with its attempts, at least {standing.attempts}: {_further(most - standing.attempts)}"
+    ),
+    "revise": _revise,
+    "renew": lambda standing, most: (
+        f"sets the document aside, opens allowance {standing.allowance + 1}: {_further(most)}"
+    ),
+}
