@@ -19,7 +19,7 @@ from scheduler.database import Connection
 from scheduler.due import Plan
 from scheduler.errors import ExtraMissing, ResumedError
 from scheduler.files import translated
-from scheduler.inventory import is_spent, openings_in, plans_of, read_flights, read_holdings
+from scheduler.inventory import folders_of, is_spent, openings_in, plans_of, read_flights, read_holdings
 from scheduler.job import JobFile
 from scheduler.ledger import ledger_of, ledger_rows
 from scheduler.owed import as_refusal
@@ -97,7 +97,7 @@ def after_tick(job_file: JobFile, log: Log, *, ticked: bool) -> None:
     if job_file.metrics is None:
         return
     try:
-        folders = sorted({plan.path.parent for plan in plans_of(job_file)})
+        folders = folders_of(job_file)
         if ticked and folders:
             with ledger_of(folders[0]).writing() as tx:
                 set_tally(tx, LAST_TICK, int(time.time()))
@@ -138,9 +138,9 @@ def write(job_file: JobFile) -> None:
 
 def count(job_file: JobFile) -> Numbers:
     """Count what the ledgers of a jobs.yaml hold; one that cannot be read is counted as such."""
-    folders: dict[Path, dict[str, Plan]] = {}
+    folders: dict[Path, dict[str, Plan]] = {folder: {} for folder in folders_of(job_file)}
     for plan in plans_of(job_file):
-        folders.setdefault(plan.path.parent, {})[plan.path.name] = plan
+        folders[plan.path.parent][plan.path.name] = plan
     total = Numbers(states=Counter(blocked=len(job_file.refused)))
     for folder, plans in folders.items():
         try:
