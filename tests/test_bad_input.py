@@ -1394,12 +1394,12 @@ def test_status_json_has_exactly_the_listed_shape(begun: Project, chat: ChatServ
     command(begun, "run", "apart")
     told = command(begun, "status", "--json")
     found = json.loads(told.out)
-    assert list(found) == ["config", "live", "jobs", "rests", "series"]
+    assert list(found) == ["config", "live", "problem", "daemon", "jobs", "rests", "series"]
     assert (found["config"], found["live"]) == (str(begun.config), True)
     assert [entry["id"] for entry in found["jobs"]] == ["apart", "nightly", "other", "sealed"]
     fields = "id state attempts max_attempts schedule next_point last_point outcome reason model provider rehearsal"
     for entry in found["jobs"]:
-        assert list(entry) == [*fields.split(), "checkpoint", "answer", "review"]
+        assert list(entry) == [*fields.split(), "checkpoint", "answer", "review", "running_since"]
         assert os.path.isabs(entry["checkpoint"])
     apart, nightly, other, sealed = found["jobs"]
     assert (nightly["state"], nightly["attempts"], nightly["outcome"]) == ("ready", 1, "tool_calls")
