@@ -22,7 +22,16 @@ from scheduler.errors import LedgerDamaged, ResumedError
 from scheduler.files import check_folder, read_regular, translated
 from scheduler.findings import Finding, guarded, note, ok, wrong
 from scheduler.ground import check_file_system, check_locks, check_space
-from scheduler.inventory import Holding, faces_of, openings_in, plans_of, read_flights, read_holdings, read_tasks
+from scheduler.inventory import (
+    Holding,
+    faces_of,
+    folders_of,
+    openings_in,
+    plans_of,
+    read_flights,
+    read_holdings,
+    read_tasks,
+)
 from scheduler.job import JobFile, Provider
 from scheduler.keys import read_headers, read_key
 from scheduler.ledger import NAME, ledger_rows
@@ -61,10 +70,9 @@ def examine(job_file: JobFile, environ: Mapping[str, str], root: Path = Path("/"
     Crontabs and units of the machine are looked for below `root`.
     """
     yield from _entries(job_file)
-    folders: dict[Path, Folder] = {}
+    folders = {path: Folder(path=path) for path in folders_of(job_file)}
     for plan in plans_of(job_file):
-        folder = folders.setdefault(plan.path.parent, Folder(path=plan.path.parent))
-        folder.plans[plan.path.name] = plan
+        folders[plan.path.parent].plans[plan.path.name] = plan
     faces = faces_of(job_file)
     for folder in folders.values():
         yield from guarded("folder", _folder(folder, job_file, faces[folder.path].keys()))

@@ -10,10 +10,8 @@ from pathlib import Path
 from scheduler.columns import read_rows
 from scheduler.database import Connection
 from scheduler.due import Plan, plan_job
-from scheduler.job import OPENING, Job, JobFile
+from scheduler.job import OPENING, OPENING_NAME, Job, JobFile
 from scheduler.owner import Owner
-
-_MOMENT = r"\d{4}-\d\d-\d\dT\d{4}Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +37,14 @@ def plans_of(job_file: JobFile) -> list[Plan]:
     return [plan_job(job, job_file.live) for job in job_file.jobs.values()]
 
 
+def folders_of(job_file: JobFile) -> list[Path]:
+    """Return the folders whose ledgers its jobs and series use."""
+    return sorted({plan_job(job, job_file.live).path.parent for job in job_file.entries})
+
+
 def pattern_of(series: Job) -> re.Pattern[str]:
     """Return what the file name of each opening of a series looks like."""
-    return re.compile(re.escape(series.checkpoint.name).replace(re.escape(OPENING), _MOMENT))
+    return re.compile(re.escape(series.checkpoint.name).replace(re.escape(OPENING), OPENING_NAME))
 
 
 def read_holdings(tx: Connection) -> list[Holding]:
@@ -79,9 +82,9 @@ def openings_in(folder: Path, keys: Iterable[str], job_file: JobFile) -> set[str
 def faces_of(job_file: JobFile) -> dict[Path, dict[str, str]]:
     """Return, by folder and file name, whose each checkpoint is: a job's own, and that of its rehearsals."""
     found: dict[Path, dict[str, str]] = {}
-    for job in job_file.jobs.values():
+    for job in job_file.entries:
         for folder in _homes(job):
-            found.setdefault(folder, {})[job.checkpoint.name] = job.id
+            found.setdefault(folder, {}).update({} if job.series else {job.checkpoint.name: job.id})
     return found
 
 

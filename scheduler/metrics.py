@@ -20,7 +20,7 @@ from scheduler.database import Connection
 from scheduler.due import Plan
 from scheduler.errors import ExtraMissing, ResumedError
 from scheduler.files import translated
-from scheduler.inventory import is_spent, openings_in, plans_of, read_flights, read_holdings
+from scheduler.inventory import folders_of, is_spent, openings_in, plans_of, read_flights, read_holdings
 from scheduler.job import JobFile
 from scheduler.ledger import NAME, ledger_of, ledger_rows
 from scheduler.owed import HASTE, as_refusal
@@ -113,8 +113,7 @@ def after_tick(job_file: JobFile, log: Log, *, ticked: bool) -> None:
 
 def _note_in(job_file: JobFile, note: Callable[[Connection], None], wait: float | None = None) -> None:
     """Write into one of the ledgers that there are, always the same one while they are."""
-    folders = sorted({plan.path.parent for plan in plans_of(job_file)})
-    for folder in [folder for folder in folders if (folder / NAME).exists()][:1]:
+    for folder in [folder for folder in folders_of(job_file) if (folder / NAME).exists()][:1]:
         with ledger_of(folder).writing(wait) as tx:
             note(tx)
 
@@ -151,9 +150,9 @@ def write(job_file: JobFile) -> None:
 
 def count(job_file: JobFile) -> Numbers:
     """Count what the ledgers of a jobs.yaml hold; one that cannot be read is counted as such."""
-    folders: dict[Path, dict[str, Plan]] = {}
+    folders: dict[Path, dict[str, Plan]] = {folder: {} for folder in folders_of(job_file)}
     for plan in plans_of(job_file):
-        folders.setdefault(plan.path.parent, {})[plan.path.name] = plan
+        folders[plan.path.parent][plan.path.name] = plan
     total = Numbers(states=Counter(blocked=len(job_file.refused)))
     for folder, plans in folders.items():
         try:

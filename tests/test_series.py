@@ -593,3 +593,12 @@ def test_check_names_a_job_that_only_looks_as_if_it_were_repeated(series: Projec
     out = command(series, SEEN, "check").out
     assert out.count("write a series") == 1
     assert out.index("daily:") < out.index("write a series") < out.index("hourly:")
+
+
+def test_numbers_and_doctor_look_at_a_folder_that_has_openings_alone(series: Project, chat: ChatServer) -> None:
+    project, often = series, {"opens": "every 90s", "times": 3}
+    project.live(chat.url, {"report": {**WEEKLY, "series": often}}, metrics={"textfile": "numbers.prom"})
+    project.run("tick")
+    assert 'resumed_jobs{state="done"} 1.0' in (project.folder / "numbers.prom").read_text()
+    project.path().parent.chmod(0o755)
+    assert f"chmod 700 {project.path().parent}" in project.run("doctor", code=1).stdout

@@ -24,13 +24,14 @@ from typing import Any
 import pytest
 
 from scheduler.cli.redraw import frame
+from scheduler.heartbeat import SILENCE
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import ledger_of
 from scheduler.owner import Owner, this_process
 from scheduler.presence import BEAT, Presence
 from scheduler.report import DaemonRow, Survey, daemon_lines, survey_table
 from scheduler.roster import Pulse, claim_daemon, read_daemon, write_pulse
-from scheduler.survey import SILENCE, survey
+from scheduler.survey import survey
 from tests.support import PROGRAM, ChatServer, Project, chat_server, wait_until
 from tests.test_bad_input import ran
 from tests.test_daemon import HOURLY, by_rename, ledger, service
