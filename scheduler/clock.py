@@ -88,6 +88,16 @@ class Clock:
         if event.retval:
             self._ended.add(event.job_id)
 
+    def alive(self) -> bool:
+        """Tell whether the thread that calls still runs, which nobody else notices; one that hangs is waited for."""
+        self._scheduler.get_job("")  # takes the lock that the thread holds while it computes points
+        thread = self._scheduler._thread  # `running` stays True when the thread has died
+        return bool(thread and thread.is_alive())
+
+    def next(self) -> datetime | None:
+        """Return when it calls next."""
+        return min((job.next_run_time for job in self._scheduler.get_jobs() if job.next_run_time), default=None)
+
     def pause(self) -> None:
         """Call for nothing new."""
         self._scheduler.pause()

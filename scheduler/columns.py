@@ -33,20 +33,25 @@ def _is_text(value: object) -> bool:
 
 _COUNT, _SECONDS = _whole(0, MOST), _whole(0, LAST_SECOND)
 
-# `status`, `size`, `answer` and `decision` are taken out of a document's body.
+# `status`, `size`, `task`, `attempts`, `answer` and `decision` are taken out of a document's body.
 _HOLDS: Final[Mapping[str, Holds]] = {
     **dict.fromkeys(("checkpoint", "digest", "schedule", "start", "boot", "provider", "model"), _is_text),
-    **dict.fromkeys(("subject", "channel", "matter", "fault", "config", "version", "answer_sha256", "name"), _is_text),
+    **dict.fromkeys(
+        ("subject", "channel", "matter", "fault", "config", "version", "answer_sha256", "name", "tried"), _is_text
+    ),
     **dict.fromkeys(("reason", "tag", "who", "series", "target", "command", "detail"), _is_text),
     **dict.fromkeys(("since", "admitted_at", "deadline", "at", "opened_at", "started_at", "loaded_at"), _SECONDS),
-    **dict.fromkeys(("point", "until", "ended_at"), _or_null(_SECONDS)),
-    **dict.fromkeys(("allowance", "pid", "number"), _whole(1, MOST)),
+    **dict.fromkeys(("point", "until", "ended_at", "standing"), _or_null(_SECONDS)),
+    **dict.fromkeys(("allowance", "pid", "number", "max_parallel"), _whole(1, MOST)),
     **dict.fromkeys(("size", "step", "count"), _COUNT),
     "attempt": _whole(1, MAX_STEPS),
     "body": lambda value: isinstance(value, bytes),
     "outcome": _or_null(_one_of(OUTCOMES)),
     "result": _or_null(_one_of(DELIVERY_RESULTS)),
     **dict.fromkeys(("answer", "decision"), _or_null(_is_text)),
+    "task": _is_text,
+    "attempts": _whole(0, MAX_STEPS),
+    "live": _whole(0, 1),
     "status": _one_of(frozenset(get_args(Status))),
 }
 

@@ -5,7 +5,6 @@ Every decision is that of `tick`; here is only when it is asked.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -15,33 +14,38 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from scheduler.clock import SOON, Clock, Log
+from scheduler.clock import SOON, Clock
 from scheduler.due import plan_job
-from scheduler.errors import AccessRefused, Blocked, DaemonRunning, EntryRefused, Later, LedgerBusy, ResumedError
+from scheduler.errors import AccessRefused, Blocked, EntryRefused, Later, LedgerBusy, ProgramFault, ResumedError
+from scheduler.herald import Herald
 from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
-from scheduler.owed import HASTE, Result, Tell, open_folder, select
-from scheduler.owner import this_process
-from scheduler.report import problem_line
-from scheduler.roster import claim_daemon, release_daemon
-from scheduler.systemd import notify
+from scheduler.logs import Log
+from scheduler.metrics import MetricsFile
+from scheduler.notify import DEADLINE
+from scheduler.owed import DISABLED, HASTE, Result, select
+from scheduler.presence import Presence
+from scheduler.report import daemon_status, problem_line, stopping_status
 from scheduler.tick import has_delivery, run_due
 from scheduler.watch import WatchedFile
 
 POLL = 1.0
 DRIFT = 2.0
 LAST_SAVES = 10.0
+LAST_WORDS = DEADLINE + POLL
 
 
 class Daemon:
     """One process that runs the jobs of one jobs.yaml until it is told to stop, or until all are final."""
 
     def __init__(
-        self, path: Path, job_file: JobFile, environ: Mapping[str, str], tell: Tell, log: Log, *, until_done: bool
+        self, path: Path, job_file: JobFile, environ: Mapping[str, str], herald: Herald, log: Log, *, until_done: bool
     ) -> None:
         self._watched = WatchedFile(path, job_file)
         self._environ = environ
-        self._tell = tell
+        self._presence = Presence(path, job_file, environ)
+        self._manager = self._presence.manager
+        self._herald = herald
         self._log = log
         self._until_done = until_done
         self._stop = threading.Event()
@@ -54,7 +58,9 @@ class Daemon:
         self._versions: dict[Path, object] = {}
         self._file = job_file
         self._folders = _by_folder(job_file)
+        self._max_parallel = job_file.max_parallel
         self._clock = Clock(self._fire, log, job_file.max_parallel)
+        self._metrics = MetricsFile(log)
 
     def run(self) -> list[Result]:
         """Run until a signal, or with `until_done` until every job is final or blocked; return the last results.
@@ -65,15 +71,19 @@ class Daemon:
         self._claim()
         try:
             self._clock.start()
-            self._log("info", f"{self._file.path}: {len(self._file.jobs)} jobs, max_parallel {self._file.max_parallel}")
+            self._log(
+                "info",
+                f"{self._file.path}: {len(self._file.jobs)} jobs, max_parallel {self._file.max_parallel}",
+                "ready",
+            )
             self._refuse()
             self._resync(self._file.jobs.values())
-            notify("READY=1", self._environ)
+            self._manager.ready(self._status())
             self._watch()
         finally:
-            notify("STOPPING=1", self._environ)
             self._finish()
-            self._release()
+            self._metrics.look(self._file)
+            self._presence.leave()
         return list(self._results.values())
 
     # The clock: when a job is asked.
@@ -81,7 +91,7 @@ class Daemon:
     def _resync(self, jobs: Iterable[Job]) -> None:
         """Ask of these jobs anew whether they are due, and set their clocks accordingly."""
         now = datetime.now(UTC)
-        for chosen in select(list(jobs), self._file.live, now.timestamp(), self._tell, wait=HASTE):
+        for chosen in select(list(jobs), self._file.live, now.timestamp(), self._herald.tell, wait=HASTE):
             if isinstance(chosen, Result):
                 job = self._file.jobs[chosen.job]
                 # Its own worker waits for a ledger that is locked, and delivers what is to be delivered.
@@ -91,7 +101,17 @@ class Daemon:
                 if at_once or not chosen.final:
                     self._clock.set(job, int(now.timestamp()), now if at_once else now + SOON)
             else:
+                self._reopen(chosen.plan.job.id)
                 self._clock.set(chosen.plan.job, chosen.since, now if chosen.due else None)
+                if not chosen.due:
+                    self._herald.note(Result(job=chosen.plan.job.id, plan=chosen.plan))
+
+    def _reopen(self, name: str) -> None:
+        """Forget that a job was final: it was renewed, or is enabled again."""
+        known = self._results.get(name)
+        if known is not None and known.final:
+            self._results.pop(name, None)
+            self._said.pop(name, None)
 
     def _fire(self, name: str) -> bool:
         """Run a slice if the job is due; tell whether a request was admitted."""
@@ -101,10 +121,11 @@ class Daemon:
         with self._idle:
             self._running.add(name)
         try:
-            result = run_due(job_file.jobs[name], job_file, self._environ, self._tell, self._stop.is_set)
+            result = run_due(job_file.jobs[name], job_file, self._environ, self._herald.tell, self._stop.is_set)
             self._note(result)
             return result.ran
         finally:
+            self._metrics.touch()
             with self._idle:
                 self._running.discard(name)
                 self._idle.notify_all()
@@ -113,10 +134,11 @@ class Daemon:
         """Take a result over: a final job is asked no more, one that was refused is asked again in a minute."""
         self._results[result.job] = result
         said = str(result.refusal) if result.refusal else result.final
-        if said != self._said.get(result.job) and result.refusal and not isinstance(result.refusal, EntryRefused):
-            self._log("info" if isinstance(result.refusal, Later) else "warning", f"job {result.job}: {said}")
-        if result.final and said != self._said.get(result.job):
-            self._log("info", f"job {result.job}: it is {said}, and nothing more is sent")
+        if said != self._said.get(result.job) and isinstance(result.refusal, Later):
+            self._log("info", f"job {result.job}: {said}", "waits", result.job, reason=said)
+        if result.final not in ("", DISABLED) and said != self._said.get(result.job):
+            self._log("info", f"job {result.job}: it is {said}, and nothing more is sent", "final", result.job)
+        self._herald.note(result)
         self._said[result.job] = said
         if result.final:
             self._clock.drop(result.job)
@@ -127,27 +149,52 @@ class Daemon:
 
     def _watch(self) -> None:
         offset = time.time() - time.monotonic()
-        while not self._stop.wait(POLL):
-            hangup, self._hangup = self._hangup, False
-            found = self._watched.look(at_once=hangup)
-            if isinstance(found, JobFile):
-                self._take_over(found)
-            elif found is not None:
-                self._log("error", f"{found}; the jobs of the last good file go on")
+        while not self._stop.wait(min(POLL, self._manager.patience)):
+            self._look_at_file()
             if abs(time.time() - time.monotonic() - offset) > DRIFT:
                 offset = time.time() - time.monotonic()
-                self._log("warning", "the clock was changed; every job is asked anew")
+                self._log("warning", "the clock was changed; every job is asked anew", "clock")
                 self._resync(self._file.jobs.values())
             self._resync(self._file.jobs[name] for name in self._clock.ended() if name in self._file.jobs)
             self._look_at_ledgers()
+            self._metrics.look(self._file)
+            self._show_life()
             if self._until_done and self._is_done():
                 return
 
+    def _look_at_file(self) -> None:
+        hangup, self._hangup = self._hangup, False
+        found = self._watched.look(at_once=hangup)
+        if not self._watched.fault:
+            self._herald.note_readable()
+        if found is None and not hangup:
+            return
+        self._manager.reloading()
+        if isinstance(found, JobFile):
+            self._take_over(found)
+        elif found is not None:
+            self._herald.log_unreadable(found, "; the jobs of the last good file go on")
+            self._metrics.failed(self._file)
+        self._manager.ready(self._status())
+
+    def _show_life(self) -> None:
+        """Say that clock and poll live. Raises ProgramFault where the clock does not: nothing would run any more."""
+        if not self._clock.alive():
+            raise ProgramFault(place="the clock", detail="its thread has ended")
+        self._presence.beat(self._watched.tried, self._watched.fault)
+        self._manager.alive(self._status())
+
+    def _status(self) -> str:
+        if not self._manager.listens:
+            return ""
+        ahead = self._clock.next()
+        return daemon_status(len(self._file.jobs), len(self._running), ahead, self._watched.fault)
+
     def _take_over(self, fresh: JobFile) -> None:
-        for problem in fresh.problems:
-            self._log(problem.severity, problem_line(problem))
-        if fresh.max_parallel != self._file.max_parallel:
-            self._log("warning", f"max_parallel is {self._file.max_parallel} until the daemon is started again")
+        self._herald.take_over(fresh)
+        self._herald.log_problems()
+        if fresh.max_parallel not in (self._file.max_parallel, self._max_parallel):
+            self._log("warning", f"max_parallel is {self._max_parallel} until the daemon is started again")
         old, self._file, self._folders = self._file, fresh, _by_folder(fresh)
         self._claim(HASTE)  # in most folders it stands since the start
         for name in {*old.jobs, *old.refused} - set(fresh.jobs):
@@ -157,7 +204,7 @@ class Daemon:
         self._refuse()
         changed = [job for job in fresh.jobs.values() if old.jobs.get(job.id) != job or old.live != fresh.live]
         self._resync(changed)
-        self._log("info", f"{fresh.path}: read anew, {len(changed)} jobs new or changed")
+        self._log("info", f"{fresh.path}: read anew, {len(changed)} jobs new or changed", "reloaded")
 
     def _refuse(self) -> None:
         for name, problem in self._file.refused.items():
@@ -165,19 +212,8 @@ class Daemon:
 
     def _claim(self, wait: float | None = None) -> None:
         """Enter this process into every ledger that the file uses, a locked one within `wait`. Raises DaemonRunning."""
-        for folder in sorted(self._folders):
-            try:
-                with open_folder(folder).writing(wait) as tx:
-                    claim_daemon(tx, str(self._file.path), this_process(), int(time.time()))
-            except DaemonRunning:
-                raise
-            except ResumedError as error:
-                self._log("warning", str(error))
-
-    def _release(self) -> None:
-        for folder in self._folders:
-            with contextlib.suppress(ResumedError), ledger_of(folder).writing() as tx:
-                release_daemon(tx, str(self._file.path), this_process())
+        for error in self._presence.claim(self._file, self._folders, wait):
+            self._log("warning", str(error))
 
     def _look_at_ledgers(self) -> None:
         """Ask the jobs of a folder anew once another process has written to its ledger."""
@@ -219,6 +255,7 @@ class Daemon:
     def _finish(self) -> None:
         """Let no slice begin any more, give those in flight `stop_wait`, then end them as interrupted."""
         self._stop.set()
+        self._manager.stopping(stopping_status(len(self._running)), self._file.stop_wait + LAST_SAVES + LAST_WORDS)
         self._clock.pause()
         if not self._wait_idle(self._file.stop_wait):
             from scheduler.gateway import interrupt_all
@@ -228,10 +265,15 @@ class Daemon:
                 self._log("error", f"still saving after {LAST_SAVES:g} s: {', '.join(sorted(self._running))}")
                 os._exit(0)
         self._clock.shut_down()
+        self._herald.close()
 
     def _wait_idle(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
         with self._idle:
-            return self._idle.wait_for(lambda: not self._running, timeout=seconds)
+            while self._running and (left := end - time.monotonic()) > 0:
+                self._manager.alive(stopping_status(len(self._running)))
+                self._idle.wait(min(left, POLL, self._manager.patience))
+            return not self._running
 
 
 def _by_folder(job_file: JobFile) -> dict[Path, list[Job]]:

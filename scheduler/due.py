@@ -19,8 +19,20 @@ from scheduler.sources import check_source, list_sources
 from scheduler.text import is_utf8
 from scheduler.tools import file_tools
 
-# A point is missed, for `catch_up: false`, once it is older than cron's own minute and some.
+# A point is missed once it is older than cron's own minute and some.
 MISSED_AFTER = 120
+# Points that pass in less than this are no gap: a busy machine is late by as much.
+SHORTEST_GAP = 5
+MOST_COUNTED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Points in a row: the first and the last, in UTC seconds, and how many, counted up to MOST_COUNTED."""
+
+    first: int
+    last: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +123,37 @@ def due_point(job: Job, facts: Facts, since: int, now: float) -> int | None:
 
 
 def is_missed(job: Job, point: int, now: float) -> bool:
-    """Tell whether a point is too old for a job that does not catch up."""
-    return not job.catch_up and now - point > MISSED_AFTER
+    """Tell whether a point is too old for a job that does not catch up, or may not any more."""
+    over = job.not_after is not None and now > job.not_after
+    return (over or not job.catch_up) and now - point > MISSED_AFTER
+
+
+def idle_since(job: Job, facts: Facts, since: int, now: float) -> int:
+    """Return the moment (UTC seconds) after which each point that passed without a slice was missed.
+
+    Points during the job's own attempts, in the pause after a failure, and up to the newest slice are not. `since` was
+    told as skipped where the job does not catch up.
+    """
+    known = [since if is_missed(job, since, now) else since - 1, _resumes_at(job, facts, now) - 1]
+    known += [facts.ended_at + 1] if facts.ended_at is not None else []  # it was cut to whole seconds
+    return max(moment for moment in (*known, *facts.points) if moment <= now)
+
+
+def missed_span(job: Job, since: int, after: int, point: int, now: float) -> Span | None:
+    """Return the points after a moment that passed without a slice, now that `point` has one; None where none did.
+
+    `point` is one of them where it is late by more than MISSED_AFTER.
+    """
+    until = point if now - point > MISSED_AFTER else point - 1
+    found, anchor = list[int](), _moment(since)
+    ahead = next_of(job, _moment(after), anchor)
+    while ahead and ahead.timestamp() <= until and len(found) < MOST_COUNTED:
+        found.append(int(ahead.timestamp()))
+        ahead = next_of(job, ahead, anchor)
+    if not found or now - found[0] < SHORTEST_GAP:
+        return None
+    last = last_of(job, _moment(until), anchor)
+    return Span(found[0], int(last.timestamp()) if last else found[-1], len(found))
 
 
 def owed_point(job: Job, facts: Facts, since: int, now: float) -> int | None:

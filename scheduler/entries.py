@@ -5,15 +5,18 @@ What may hold a key (`key:` and `headers:` and below, `base_url`) is never part 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from scheduler.extras import check_body, check_headers
-from scheduler.job import OPENING
+from scheduler.job import DEFAULT_SCHEDULE, OPENING
 from scheduler.misfits import ID_RULE, LIMITS, WANTED, Misfit, found_words, like_a_key, nearest
+from scheduler.points import in_zone, shortest_gap
 from scheduler.positions import Path
 from scheduler.shapes import (
     BudgetEntry,
@@ -28,6 +31,7 @@ from scheduler.shapes import (
     ProviderEntry,
     SeriesEntry,
 )
+from scheduler.trigger import parse_duration
 
 _ENTRIES: Final[dict[str, type[Entry]]] = {"jobs": JobEntry, "providers": ProviderEntry}
 _MODELS: Final[dict[str, type[Entry]]] = {
@@ -72,6 +76,7 @@ def _beyond_types(data: Any) -> Iterator[Misfit]:
     for name, entry in jobs.items() if isinstance(jobs, dict) else ():
         if isinstance(entry, dict):
             yield from _of_job(("jobs", name), entry)
+            yield from _of_calendar(("jobs", name), entry, entry.get("timezone", data.get("timezone", "UTC")))
     providers = data.get("providers") if isinstance(data, dict) else None
     for name, entry in providers.items() if isinstance(providers, dict) else ():
         if not isinstance(entry, dict):
@@ -108,6 +113,20 @@ def _of_job(path: Path, entry: dict[str, Any]) -> Iterator[Misfit]:
             yield Misfit((*path, "deliver", "review"), message, "take it away, or write to a file")
         if "series" not in entry and OPENING in str(deliver.get("file", "")):
             yield Misfit((*path, "deliver", "file"), f"deliver.file: {OPENING} is of a series, and there is none")
+
+
+def _of_calendar(path: Path, entry: dict[str, Any], zone: Any) -> Iterator[Misfit]:
+    """Find what leaves a job without points of its own; what is wrong with one value alone is told by its type."""
+    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+        schedule = entry.get("schedule", DEFAULT_SCHEDULE)
+        if parse_duration(entry["jitter"]) >= shortest_gap(schedule).total_seconds():
+            message = "jitter: it is as long as the time between two points of the schedule, or longer"
+            yield Misfit((*path, "jitter"), message, "write less than that")
+    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+        moments = (datetime.fromisoformat(entry[key].strip()) for key in ("not_before", "not_after"))
+        first, last = (in_zone(moment, zone).timestamp() for moment in moments)
+        if last < first:
+            yield Misfit((*path, "not_after"), "not_after: it is before not_before, and no point is left")
 
 
 def _misfit(item: Any) -> Misfit:

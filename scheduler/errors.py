@@ -5,23 +5,29 @@ A class's docstring is its sentence for people: the first paragraph, filled from
     ResumedError
     ├── UsageRefused        the command line
     ├── JobFileUnreadable   jobs.yaml as a whole
-    ├── AccessRefused       the system or its modes say no: PermissionRefused, WrongUser, WritableByOthers
+    ├── AccessRefused       the system or its modes say no: PermissionRefused, WrongUser, WritableByOthers,
+    │                       NoStateFolder
     ├── StorageRefused      the disk says no: DiskFull, ReadOnlyStorage, StorageFailed
     ├── Later               nothing was counted, and it will be due again by itself:
     │                       CheckpointBusy, LedgerBusy, ProviderResting, BudgetSpent, PointTaken, DaemonRunning
     ├── Blocked             nothing was counted, and a person must act:
-    │                       EntryRefused, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged, StateStale,
-    │                       LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused, ProviderNotReady,
-    │                       ProviderRefusing, RequestRefused, SourceRefused, TargetRefused
+    │                       EntryRefused, JobDisabled, CheckpointUnknown, CheckpointMoved, TaskChanged, ModelChanged,
+    │                       StateStale, LedgerDamaged, LedgerForeign, NotAFile, MaintenanceRefused, ExtraMissing,
+    │                       ProviderNotReady, ProviderRefusing, RequestRefused, SourceRefused, TargetRefused
     ├── ProgramFault        a fault of this program itself
     ├── ReplyOrphaned       the attempt was spent, and its reply is kept apart
+    ├── NotifyFailed        nobody was notified; of no concern to any job
     └── AskFailed           the attempt was spent, and no usable reply came
 """
 
 from __future__ import annotations
 
 from scheduler.job import Problem
+from scheduler.refusal import AccessRefused as AccessRefused
+from scheduler.refusal import Blocked as Blocked
+from scheduler.refusal import Later as Later
 from scheduler.refusal import ResumedError as ResumedError
+from scheduler.refusal import StorageRefused as StorageRefused
 
 
 class UsageRefused(ResumedError):
@@ -39,12 +45,8 @@ class JobFileUnreadable(ResumedError):
     digest: str = ""
 
 
-class AccessRefused(ResumedError):
-    """The operating system says no."""
-
-
 class PermissionRefused(AccessRefused):
-    """{path}: permission denied for user {user} ({reason})."""
+    """{path}: permission denied for user {user} ({reason}); give that user access to it, or run it as its owner."""
 
     path: object
     user: str
@@ -68,10 +70,10 @@ class WritableByOthers(AccessRefused):
     chmod: str
 
 
-class StorageRefused(ResumedError):
-    """The disk says no."""
+class NoStateFolder(AccessRefused):
+    """user {user} has no home folder to remember anything in; name a folder with $XDG_STATE_HOME"""
 
-    path: object
+    user: str
 
 
 class DiskFull(StorageRefused):
@@ -81,17 +83,13 @@ class DiskFull(StorageRefused):
 
 
 class ReadOnlyStorage(StorageRefused):
-    """{path}: the file system is read-only."""
+    """{path}: the file system is read-only; make it writable again, then it goes on by itself."""
 
 
 class StorageFailed(StorageRefused):
-    """{path}: the disk failed ({reason})."""
+    """{path}: the disk failed ({reason}); once that is mended, look whether all is well: resumed doctor"""
 
     reason: str
-
-
-class Later(ResumedError):
-    """Not now; nothing was counted, and it will be due again by itself."""
 
 
 class CheckpointBusy(Later):
@@ -116,7 +114,7 @@ class ProviderResting(Later):
 
 
 class BudgetSpent(Later):
-    """the budget of {budget} requests a day is spent; the next day starts at 00:00 UTC."""
+    """the budget of {budget} requests a day is spent; the next day starts at 00:00 UTC, or raise it in jobs.yaml."""
 
     budget: int
 
@@ -127,14 +125,14 @@ class PointTaken(Later):
     point: str
 
 
-class Blocked(ResumedError):
-    """Not until a person acts; nothing was counted."""
-
-
 class EntryRefused(Blocked):
     """{problem}"""
 
     problem: str
+
+
+class JobDisabled(Blocked):
+    """it is disabled; to run it, take enabled: false out of jobs.yaml"""
 
 
 class CheckpointUnknown(Blocked):
@@ -200,7 +198,7 @@ class LedgerForeign(Blocked):
 
 
 class NotAFile(Blocked):
-    """{path} is {kind}, not {wanted}; it is left as it is."""
+    """{path} is {kind}, not {wanted}; it is left as it is, and in the way until you move it."""
 
     path: object
     kind: str
@@ -242,14 +240,23 @@ class SourceRefused(Blocked):
 
 
 class TargetRefused(Blocked):
-    """deliver: {target}: {reason}"""
+    """deliver: {reason}"""
 
-    target: object
     reason: str
 
 
+class ExtraMissing(Blocked):
+    """{key}: the package {package} is not installed. With pipx: pipx inject resumed {package}; else install
+    resumed[{extra}] with pip.
+    """
+
+    key: str
+    package: str
+    extra: str
+
+
 class DaemonRunning(Later):
-    """a daemon already runs {config}: process {pid}, since {since}."""
+    """a daemon already runs {config}: process {pid}, since {since}; it takes over edits, and ends by kill {pid}"""
 
     config: str
     pid: int
@@ -265,11 +272,17 @@ class ProgramFault(ResumedError):
 
 class ReplyOrphaned(ResumedError):
     """{path}: another process changed the checkpoint while attempt {attempt} waited for its reply; the reply is kept
-    among the ledger's orphans, and the attempt stays counted.
+    among the ledger's orphans (resumed doctor says where), and the attempt stays counted.
     """
 
     path: object
     attempt: int
+
+
+class NotifyFailed(ResumedError):
+    """{reason}"""
+
+    reason: str
 
 
 class AskFailed(ResumedError):

@@ -19,9 +19,10 @@ def event_level(event: Mapping[str, Any]) -> str:
     """Return `warning` for what a person may want to act on, else `info`."""
     failed = event["event"] == "settled" and (event["outcome"] not in PROGRESS or event["status"] == "exhausted")
     failed = failed or (event["event"] == "delivery" and event["result"] != "delivered")
-    return "warning" if failed or event["event"] in ("put_back", "interrupted", "missed") else "info"
+    return "warning" if failed or event["event"] in _NOTABLE else "info"
 
 
+_NOTABLE = frozenset({"put_back", "interrupted", "missed", "made_up", "closed"})
 _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "admitted": lambda event: (
         f"attempt {event['attempt']} of {event['of']}: counted, asking"
@@ -38,7 +39,11 @@ _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"attempt {event['attempt']} of {event['of']} was interrupted: its process ended; it stays counted"
     ),
     "retaken": lambda _: "task or model changed before the first attempt; the new ones are taken",
-    "missed": lambda event: f"the point {event['point']} was missed, and catch_up is false; it is skipped",
+    "closed": lambda event: (
+        f"{event['attempts']} attempts are spent, and max_attempts is {event['of']}; it is exhausted for good"
+    ),
+    "missed": lambda event: f"{_points(event)} missed, and {event['why']}; no slice makes up for {_them(event)}",
+    "made_up": lambda event: f"{_points(event)} missed; one slice makes up for {_them(event)}",
     "settled": lambda event: _settled(event),
     "delivery": lambda event: _delivery(event),
 }
@@ -51,6 +56,17 @@ def _delivery(event: Mapping[str, Any]) -> str:
     again = "; it is not tried again but by: resumed review JOB --approve --redeliver --note TEXT"
     then = "" if event["result"] == "delivered" else again
     return f"{begun}: {one_line(event['target'], 200)}{said}{then}"
+
+
+def _points(event: Mapping[str, Any]) -> str:
+    if event["count"] == 1:
+        return f"the point {event['last']} was"
+    more = " or more" if event["count"] >= 1000 else ""
+    return f"the points from {event['first']} to {event['last']} ({event['count']}{more}) were"
+
+
+def _them(event: Mapping[str, Any]) -> str:
+    return "it" if event["count"] == 1 else "them"
 
 
 def _settled(event: Mapping[str, Any]) -> str:

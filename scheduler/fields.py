@@ -71,9 +71,11 @@ def _timeout(value: Any) -> float:
 def _moment(text: str) -> str:
     """Read a date or a moment; one without an offset is of the job's zone."""
     try:
-        datetime.fromisoformat(text.strip())
+        year = datetime.fromisoformat(text.strip()).year
     except ValueError:
-        raise Refused("expected a date or a moment", 'write "2026-12-24" or "2026-12-24 09:00"') from None
+        year = 0
+    if not (1970 < year < 9999 and re.match("[0-9]{4}-[0-9]{2}-[0-9]{2}", text.strip())):  # fromisoformat takes weeks
+        raise Refused("expected a date or a moment", 'write "2026-12-24" or "2026-12-24 09:00"')
     return text.strip()
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
+from scheduler.cost import most
 from scheduler.delivery import check_target
-from scheduler.due import Plan, model_of, next_due, plan_job, private_paths
+from scheduler.due import Plan, due_point, model_of, next_due, plan_job, private_paths
 from scheduler.errors import ProviderNotReady, ResumedError
 from scheduler.files import check_can_write, check_folder
 from scheduler.job import Job, JobFile
 from scheduler.keys import read_key
 from scheduler.ledger import NAME
 from scheduler.outlook import Outlook, change_mark
+from scheduler.owed import DISABLED
 from scheduler.points import next_of
 from scheduler.roster import Facts
 from scheduler.state import State, is_final
@@ -25,6 +29,18 @@ from scheduler.trigger import clock_change, describe
 
 MOST_POINTS = 1000
 FEW_POINTS = 3
+DAY = 86400
+# A daily schedule's points are this far apart where the clock goes forward.
+ALMOST_A_DAY = 23 * 3600
+FAR_APART = (
+    "its points are a day or more apart, and each is a slice of the same task, with one answer; "
+    "for an answer at each of them write a series"
+)
+OVER = "not_after has passed; another one in jobs.yaml goes on with it"
+STAYS = (
+    "{attempts} attempts were its limit once, and it stays exhausted though max_attempts is {limit}; "
+    "a new allowance: resumed renew {job} --reason TEXT --confirm {job}"
+)
 
 
 def forecast(
@@ -39,11 +55,20 @@ def forecast(
     state, facts, since, damage = _past(plan, now)
     refusal, note = _refusal(plan, state, damage, job_file, environ)
     left = job.max_attempts if state is None else 0 if is_final(state) else max(0, job.max_attempts - state["attempts"])
+    open_left = left if job.enabled else 0
     points, more = _ahead(job, since, now, days)
+    requests = _within(job, facts, open_left, since, now, now + days * DAY if days else math.inf)
+    notes = [note] if note else []
+    if job.enabled and left and _far_apart(job, since, now):
+        notes.append(FAR_APART)
+    if left and job.not_after is not None and now > job.not_after:
+        notes.append(OVER)
+    if state is not None and state["status"] == "exhausted" and state["attempts"] < job.max_attempts:
+        notes.append(STAYS.format(attempts=state["attempts"], limit=job.max_attempts, job=job.id))
     outlook = Outlook(
         id=job.id,
-        status=state["status"] if state else "ready",
-        words=describe(job.schedule),
+        status=_status(state, job),
+        words=describe(job.schedule) + (", with jitter" if job.jitter else ""),
         timezone=job.timezone,
         checkpoint=str(plan.path),
         rehearsal=plan.rehearsal,
@@ -51,10 +76,17 @@ def forecast(
         max_attempts=job.max_attempts,
         points=points,
         more=more,
-        last=_last(job, facts, left, since, now),
-        note=note,
+        last=_last(job, facts, open_left, since, now),
+        most=most(job.provider, requests, offline=plan.offline),
+        days=days,
+        notes=tuple(notes),
     )
     return outlook, refusal
+
+
+def _status(state: State | None, job: Job) -> str:
+    final = state is not None and is_final(state)
+    return state["status"] if state is not None and final else "ready" if job.enabled else DISABLED
 
 
 def _past(plan: Plan, now: float) -> tuple[State | None, Facts, int, ResumedError | None]:
@@ -82,6 +114,8 @@ def _refusal(
         check_target(plan.job, job_file, environ)
         if damage:
             return damage, ""
+        if not plan.job.enabled:
+            return None, ""
         if state is not None and (is_final(state) or state["attempts"] >= plan.job.max_attempts):
             return None, ""
         check_can_write(plan.path.parent)
@@ -141,8 +175,29 @@ def _last(job: Job, facts: Facts, left: int, since: int, now: float) -> datetime
         last = next_due(job, facts, since, now)
         if last is None:
             return None
-        ended = last.timestamp() + job.deadline
-        point = int(last.timestamp())
-        facts = replace(facts, points=facts.points | {point}, failures=facts.failures + 1, ended_at=int(ended))
-        now = ended
+        now = last.timestamp() + job.deadline
+        facts = _after(job, facts, since, last, now, facts.failures + 1)
     return last
+
+
+def _within(job: Job, facts: Facts, left: int, since: int, now: float, end: float) -> int:
+    """Return how many of the requests left can be sent up to `end` (UTC seconds): each ends at once, and well."""
+    for sent in range(left):
+        ahead = next_due(job, facts, since, now)
+        if ahead is None or ahead.timestamp() > end:
+            return sent
+        now = ahead.timestamp()
+        facts = _after(job, facts, since, ahead, now, 0)
+    return left
+
+
+def _after(job: Job, facts: Facts, since: int, begun: datetime, ended: float, failures: int) -> Facts:
+    """Return the facts after a slice that began and ended at these moments."""
+    point = due_point(job, replace(facts, open=None), since, begun.timestamp())
+    used = int(begun.timestamp()) if point is None else point
+    return replace(facts, points=facts.points | {used}, failures=failures, ended_at=int(ended), open=None)
+
+
+def _far_apart(job: Job, since: int, now: float) -> bool:
+    near = list(islice(_points(job, since, datetime.fromtimestamp(now, UTC)), 2))
+    return len(near) == 2 and near[1].timestamp() - near[0].timestamp() >= ALMOST_A_DAY

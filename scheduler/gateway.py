@@ -9,7 +9,7 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
@@ -24,7 +24,9 @@ from scheduler.extras import header_fault
 from scheduler.job import Provider
 from scheduler.keys import LINE_LIMIT, list_secrets, one_line, read_headers, without
 from scheduler.owner import program_version
-from scheduler.reply import REPLY_LIMIT, judge_response
+from scheduler.reply import MODELS_LIMIT, REPLY_LIMIT, judge_models, judge_response
+
+MODELS_SECONDS = 10.0
 
 _CLOSED = re.compile("disconnected|closed")
 
@@ -43,14 +45,14 @@ class _Over(Exception):
     """The call ended before it could send."""
 
 
-class _Call:
+class Call:
     """One request in flight, and how to cut it.
 
     A SimpleQueue and an RLock, so that a signal handler may interrupt the very thread that waits.
     """
 
     def __init__(self) -> None:
-        self.mailbox: queue.SimpleQueue[dict[str, Any] | AskFailed] = queue.SimpleQueue()
+        self.mailbox: queue.SimpleQueue[Any] = queue.SimpleQueue()  # what was received, or an AskFailed
         self.sent = False
         self._over = False
         self._wire: socket.socket | None = None
@@ -81,7 +83,8 @@ class _Call:
                     self._wire.shutdown(socket.SHUT_RDWR)
 
 
-_in_flight: set[_Call] = set()
+_Send = Callable[[Call, httpx.Client], Any]
+_in_flight: set[Call] = set()
 
 
 def interrupt_all() -> int:
@@ -99,6 +102,12 @@ _tls_lock = threading.Lock()
 @functools.cache
 def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return the one context of this process, which trusts the public authorities. Raises OSError."""
+    with _tls_lock:
+        return _tls_context()
 
 
 class Exchange:
@@ -144,17 +153,30 @@ class Exchange:
         RequestRefused where nothing can be sent. An `idempotency_key` of the request goes into the provider's header.
         """
         body = encode(request)
+        found: dict[str, Any] = self._within(
+            self._provider.timeout, lambda call, client: self._post(call, client, request, body)
+        )
+        return found
+
+    def list_models(self) -> list[str]:
+        """Return the names of the models that the provider lists: one GET within 10 s, never repeated.
+
+        Raises AskFailed.
+        """
+        found: list[str] = self._within(MODELS_SECONDS, self._get_models)
+        return found
+
+    def _within(self, seconds: float, send: _Send) -> Any:
+        """Let `send` do its one exchange within so many seconds; raise the AskFailed that it ends in."""
         client, self._client = self._client or self._open(), None
-        call = _Call()
+        call = Call()
         _in_flight.add(call)
         try:
-            threading.Thread(
-                target=self._work, args=(call, client, request, body), name="exchange", daemon=True
-            ).start()
-            result = call.mailbox.get(timeout=self._provider.timeout)
+            threading.Thread(target=self._work, args=(call, client, send), name="exchange", daemon=True).start()
+            result = call.mailbox.get(timeout=seconds)
         except queue.Empty:
             call.end()
-            reason = f"no complete reply within {self._provider.timeout:g} s"
+            reason = f"no complete reply within {seconds:g} s"
             result = AskFailed(outcome="timeout", reason=reason, billed="maybe" if call.sent else "no")
         except RuntimeError as error:
             result = AskFailed(outcome="error", reason=f"no thread for the request: {error}", billed="no")
@@ -165,17 +187,17 @@ class Exchange:
             raise result
         return result
 
-    def _work(self, call: _Call, client: httpx.Client, request: Mapping[str, Any], body: bytes) -> None:
+    def _work(self, call: Call, client: httpx.Client, send: _Send) -> None:
         try:
             with client:
-                result = self._post(call, client, request, body)
+                result = send(call, client)
         except Exception as error:
             result = _failure(error, sent=call.sent)
             result.reason = one_line(result.reason, self._secrets)
         call.mailbox.put(result)
 
     def _post(
-        self, call: _Call, client: httpx.Client, request: Mapping[str, Any], body: bytes
+        self, call: Call, client: httpx.Client, request: Mapping[str, Any], body: bytes
     ) -> dict[str, Any] | AskFailed:
         received = bytearray()
         name, key = self._provider.idempotency_header, request.get("idempotency_key")
@@ -192,6 +214,20 @@ class Exchange:
             found.reason = one_line(found.reason, self._secrets, LINE_LIMIT - len(advice)) + advice
             return found
         return {name: without(value, self._secrets) for name, value in found.items()}
+
+    def _get_models(self, call: Call, client: httpx.Client) -> list[str] | AskFailed:
+        received = bytearray()
+        url = self._url.copy_with(path=self._url.path.removesuffix("/chat/completions") + "/models")
+        with client.stream("GET", url, extensions={"trace": call.trace}) as response:
+            for chunk in response.iter_raw():
+                received += chunk
+                if len(received) > MODELS_LIMIT:
+                    break
+        found = judge_models(response.status_code, response.headers.multi_items(), bytes(received))
+        if isinstance(found, AskFailed):
+            found.reason = one_line(found.reason, self._secrets)
+            return found
+        return [one_line(name, self._secrets) for name in found]
 
     def _open(self) -> httpx.Client:
         headers = self._headers | {
@@ -227,8 +263,7 @@ class Exchange:
                 return pinned_context(self._provider.ca_file)
             if self._url.scheme == "http":
                 return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            with _tls_lock:
-                return _tls_context()
+            return tls_context()
         except OSError as error:
             named = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if self._environ.get(name)), "certifi")
             problem = f"the certificates of {named} cannot be read: {error.strerror or type(error).__name__}"

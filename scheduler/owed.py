@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,19 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.checkpoint import hold
-from scheduler.due import Plan, is_missed, owed_point, plan_job
-from scheduler.errors import CheckpointMoved, ProgramFault, ResumedError
+from scheduler.due import Plan, Span, idle_since, is_missed, missed_span, owed_point, plan_job
+from scheduler.errors import CheckpointMoved, JobDisabled, ProgramFault, ResumedError
 from scheduler.files import check_folder, make_folder
 from scheduler.job import Job
 from scheduler.ledger import Ledger, ledger_of
 from scheduler.owner import is_alive
-from scheduler.roster import Facts, Seen, note, read_facts, read_seen
-from scheduler.state import State, utc
+from scheduler.roster import MISSED, Facts, Seen, count_up, note, read_acted, read_facts, read_seen
+from scheduler.state import State, is_final, utc
 from scheduler.tools import Tool
 
 Tell = Callable[[str, dict[str, Any]], object]
 Stopped = Callable[[], bool]
 
+# The final word on a job that its owner let rest.
+DISABLED = "disabled"
 # For how long a ledger that is locked may hold up the jobs of other folders.
 HASTE = 0.1
 
@@ -30,13 +33,16 @@ HASTE = 0.1
 class Turn:
     """A job that may run: whether it owes a slice now, for which point, since when it has its schedule (UTC seconds).
 
-    A slice that is asked for by hand has no point. `tools` come beside those of `read:`.
+    A slice that is asked for by hand has no point. Points from `idle` to `asked`, when it was asked whether the job is
+    due (UTC seconds), were missed. `tools` come beside those of `read:`.
     """
 
     plan: Plan
     since: int
     due: bool = False
     point: int | None = None
+    idle: int | None = None
+    asked: float = 0
     tools: tuple[Tool, ...] = ()
 
 
@@ -44,10 +50,12 @@ class Turn:
 class Result:
     """What came of a job: its state where one was read, and what refused it.
 
-    `ran` says that a request was admitted; `final` is the status after which none may follow.
+    `ran` says that a request was admitted; `final` is the status after which none may follow, or `disabled`.
+    `plan` is None where the job's entry is refused.
     """
 
     job: str
+    plan: Plan | None = None
     state: State | None = None
     ran: bool = False
     final: str = ""
@@ -72,7 +80,8 @@ def select(
             ledger = open_folder(folder)
             seen = _sight(ledger, members, int(now), wait)
         except Exception as error:
-            found |= {plan.job.id: Result(job=plan.job.id, refusal=as_refusal(error)) for plan in members}
+            refusal = as_refusal(error)
+            found |= {plan.job.id: Result(job=plan.job.id, plan=plan, refusal=refusal) for plan in members}
             continue
         for plan in members:
             found[plan.job.id] = _select(ledger, plan, seen[plan.job.id], now, tell, by_hand, wait)
@@ -104,6 +113,8 @@ def _select(
 ) -> Turn | Result:
     job = plan.job
     try:
+        if not job.enabled:
+            return Result(job=job.id, plan=plan, final=DISABLED, refusal=JobDisabled() if by_hand else None)
         if seen.moved_from:
             old = str(plan.path.with_name(seen.moved_from))
             raise CheckpointMoved(job=job.id, old=old, new=str(plan.path))
@@ -112,7 +123,7 @@ def _select(
             return Turn(plan=plan, since=seen.since, due=True)
         return _turn(ledger, plan, seen, facts, now, tell, wait)
     except Exception as error:
-        return Result(job=job.id, refusal=as_refusal(error))
+        return Result(job=job.id, plan=plan, refusal=as_refusal(error))
 
 
 def _turn(
@@ -120,15 +131,47 @@ def _turn(
 ) -> Turn | Result:
     job = plan.job
     if facts.status != "ready":
-        return Result(job=job.id, final=facts.status)
+        return Result(job=job.id, plan=plan, final=facts.status)
     point = owed_point(job, facts, seen.since, now)
-    if point is not None and is_missed(job, point, now):
-        if point != seen.since:  # else told before; `since` stays on the points of an `every` schedule
-            with ledger.writing(wait) as tx:
-                note(tx, plan.sighting, point)
-            tell(job.id, {"event": "missed", "point": utc(point)})
-        return Turn(plan=plan, since=point)
-    return Turn(plan=plan, since=seen.since, due=point is not None, point=point)
+    if point is None:
+        return Turn(plan=plan, since=seen.since)
+    with ledger.reading() as tx:
+        idle = max(idle_since(job, facts, seen.since, now), read_acted(tx, plan.path.name))
+    if not is_missed(job, point, now):
+        return Turn(plan=plan, since=seen.since, due=True, point=point, idle=idle, asked=now)
+    if point != seen.since:  # else told before; `since` stays on the points of an `every` schedule
+        span = missed_span(job, seen.since, idle, point, now) or Span(point, point, 1)
+        with ledger.writing(wait) as tx:
+            note(tx, plan.sighting, point)
+            count_up(tx, MISSED, span.count)
+        tell(job.id, _missed_event(job, span, now))
+    return Turn(plan=plan, since=point)
+
+
+def made_up(turn: Turn) -> dict[str, Any] | None:
+    """Return the event of the points that were missed before the slice of this turn; None where none were."""
+    if turn.point is None or turn.idle is None:
+        return None
+    job = turn.plan.job
+    span = missed_span(job, turn.since, turn.idle, turn.point, turn.asked)
+    if span is None:
+        return None
+    return _missed_event(job, span, turn.asked) if not job.catch_up else {"event": "made_up", **_told(span)}
+
+
+def count_missed(plan: Plan, number: int) -> None:
+    """Count points that a slice made up for; what keeps the ledger from it never touches the slice."""
+    with contextlib.suppress(ResumedError), ledger_of(plan.path.parent).writing() as tx:
+        count_up(tx, MISSED, number)
+
+
+def _missed_event(job: Job, span: Span, now: float) -> dict[str, Any]:
+    over = job.catch_up and job.not_after is not None and now > job.not_after
+    return {"event": "missed", "why": "not_after has passed" if over else "catch_up is false", **_told(span)}
+
+
+def _told(span: Span) -> dict[str, Any]:
+    return {"first": utc(span.first), "last": utc(span.last), "count": span.count}
 
 
 def as_refusal(error: Exception) -> ResumedError:
@@ -141,17 +184,21 @@ def as_refusal(error: Exception) -> ResumedError:
 
 
 def _facts(ledger: Ledger, plan: Plan, now: float, tell: Tell) -> Facts:
-    """Read what the due rule asks, once nothing that a crash left is in the way of it."""
+    """Read what the due rule asks, once nothing that a crash or a lower `max_attempts` left is in the way of it."""
     with ledger.reading() as tx:
         facts = read_facts(tx, plan.path.name)
     crashed = facts.open is not None and not is_alive(facts.open.owner)
     behind = facts.status != "ready" and _size(plan.path) != facts.size
-    if not (crashed or behind):
+    spent = facts.status == "ready" and facts.open is None and facts.attempts >= plan.job.max_attempts
+    if not (crashed or behind or spent):
         return facts
     with hold(plan.path) as held:
         state = held.load(lambda event: tell(plan.job.id, event))
         if state is not None:
-            held.recover(state, plan.job.max_attempts, now, lambda event: tell(plan.job.id, event))
+            most = plan.job.max_attempts
+            found = held.recover(state, most, now, lambda event: tell(plan.job.id, event))
+            if spent and is_final(found) and not is_final(state):
+                tell(plan.job.id, {"event": "closed", "attempts": found["attempts"], "of": most})
     with ledger.reading() as tx:
         return read_facts(tx, plan.path.name)
 

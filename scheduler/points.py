@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
 
 from scheduler.job import Job
-from scheduler.trigger import last_point, next_point, zone_of
+from scheduler.trigger import EPOCH, last_point, next_point, zone_of
+
+_GAPS = 8
 
 
 def next_of(job: Job, after: datetime, since: datetime | None = None) -> datetime | None:
@@ -43,7 +47,17 @@ def calendar_text(job: Job) -> str:
     parts += [f"jitter {job.jitter}"] if job.jitter else []
     parts += [f"from {job.not_before}"] if job.not_before is not None else []
     parts += [f"to {job.not_after}"] if job.not_after is not None else []
+    parts += [] if job.enabled else ["disabled"]  # so that no point of a rest is made up after it
     return ", ".join(parts)
+
+
+@lru_cache(maxsize=4096)
+def shortest_gap(schedule: str) -> timedelta:
+    """Return the shortest time between the first few points of a schedule. Raises ScheduleRefused."""
+    points = [EPOCH]
+    while len(points) <= _GAPS + 1 and (point := next_point(schedule, "UTC", points[-1])):
+        points.append(point)
+    return min((later - earlier for earlier, later in pairwise(points[1:])), default=timedelta.max)
 
 
 def _share(job: Job) -> timedelta:

@@ -1,4 +1,4 @@
-"""How a refusal becomes a sentence: a class's docstring, filled from its attributes."""
+"""How a refusal becomes a sentence, a class's docstring filled from its attributes; and the kinds that there are."""
 
 from __future__ import annotations
 
@@ -21,3 +21,21 @@ class ResumedError(Exception):
             return f"{type(self).__name__}: {vars(self)}"
         sentence = " ".join(inspect.cleandoc(form).split("\n\n")[0].split()).format_map(vars(self))
         return " ".join([sentence, *getattr(self, "__notes__", ())])
+
+
+class AccessRefused(ResumedError):
+    """The operating system says no."""
+
+
+class StorageRefused(ResumedError):
+    """The disk says no."""
+
+    path: object
+
+
+class Later(ResumedError):
+    """Not now; nothing was counted, and it will be due again by itself."""
+
+
+class Blocked(ResumedError):
+    """Not until a person acts; nothing was counted."""

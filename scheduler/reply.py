@@ -16,6 +16,7 @@ from scheduler.judgement import read_usage
 from scheduler.state import Billed, Outcome, Usage
 
 REPLY_LIMIT: Final = 1024 * 1024
+MODELS_LIMIT: Final = 8 * 1024 * 1024
 
 _LABEL_LIMIT = 200
 _STREAM = re.compile(rb"(data|event|id|retry)?:")
@@ -54,6 +55,19 @@ def judge_response(status: int, headers: Iterable[tuple[str, str]], body: bytes)
     if fault or root is not reply:
         return _failed("malformed_reply", f"{status}: {fault or 'JSON, but no object'}")
     return _judge_choice(reply, status)
+
+
+def judge_models(status: int, headers: Iterable[tuple[str, str]], body: bytes) -> list[str] | AskFailed:
+    """Return the names in a provider's list of models, or why there are none; see `judge_response`."""
+    if status != 200:
+        found = judge_response(status, headers, body)
+        return found if isinstance(found, AskFailed) else _failed("http_error", f"{status}: no list of models")
+    value, fault = (None, f"more than {MODELS_LIMIT} bytes") if len(body) > MODELS_LIMIT else _read(body)
+    entries = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(entries, list):
+        return _failed("malformed_reply", f"{status}: {fault or 'JSON, but no list of models'}")
+    names = (entry.get("id") for entry in entries if isinstance(entry, dict))
+    return [name for name in names if isinstance(name, str)]
 
 
 def _failed(outcome: Outcome, reason: str, *, billed: Billed = "maybe", usage: Usage | None = None) -> AskFailed:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Literal
 
 from scheduler.decision import Word
+from scheduler.errors import ResumedError
 from scheduler.job import Problem
 from scheduler.text import dots, json_text, one_line, printable, table
 
-JobState = Literal["ready", "running", "done", "exhausted", "blocked"]
+JobState = Literal["ready", "running", "done", "exhausted", "blocked", "disabled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class JobRow:
     answer: str | None = None
     review: Word | None = None
     delivery: str | None = None
+    running_since: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +51,52 @@ class RestRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SilentRow:
+    """A channel over which notifications fail, why, and since when (UTC text)."""
+
+    channel: str
+    reason: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonRow:
+    """What status tells of the daemon of a jobs.yaml; times are ISO texts, `loaded` and `on_disk` SHA-256.
+
+    `installed` is the version of the program that tells it. `tried` is the digest of the newest file that the daemon
+    looked at, `fault` what it found wrong with it, `edit` what becomes of an edit that is not in force; `max_parallel`
+    is that in force, `max_parallel_on_disk` another one that waits for a restart. `silent` says that a process that
+    lives gives no heartbeat.
+    """
+
+    pid: int
+    alive: bool
+    since: str
+    installed: str
+    version: str | None = None
+    loaded: str | None = None
+    loaded_at: str | None = None
+    on_disk: str | None = None
+    tried: str = ""
+    fault: str = ""
+    edit: str | None = None
+    max_parallel: int | None = None
+    max_parallel_on_disk: int | None = None
+    heartbeat: str | None = None
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Everything that status tells."""
+    """Everything that status tells; `problem` where jobs.yaml cannot be read, and then no job."""
 
     config: str
-    live: bool
-    jobs: Sequence[JobRow]
-    rests: Sequence[RestRow]
+    live: bool = False
+    problem: str | None = None
+    daemon: DaemonRow | None = None
+    jobs: Sequence[JobRow] = ()
+    rests: Sequence[RestRow] = ()
+    notify: Sequence[SilentRow] = ()
 
 
 def problem_line(problem: Problem) -> str:
@@ -77,13 +119,73 @@ def edited_since(row: JobRow) -> JobRow:
     return replace(row, answer=None, reason='task edited since; "resumed show" has the old task and its answer')
 
 
+def fault_words(error: ResumedError) -> str:
+    """Say why a jobs.yaml cannot be loaded: `LINE: reason` of its first problem."""
+    problem = next(iter(getattr(error, "problems", ())), None)
+    return one_line(f"{problem.line}: {problem.message}" if problem else str(error), 300)
+
+
+def edit_words(fault: str) -> str:
+    """Say what becomes of an edited jobs.yaml that is not in force."""
+    return f"edited, not loaded: {fault}" if fault else "edited, not loaded yet"
+
+
+def daemon_status(jobs: int, in_flight: int, ahead: datetime | None, fault: str) -> str:
+    """Say what a daemon does, for the service manager; `fault` is what is wrong with an edit of jobs.yaml."""
+    when = f"next {ahead.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if ahead else "nothing ahead"
+    edit = f"; jobs.yaml is {edit_words(fault)}" if fault else ""
+    return f"{jobs} jobs, {in_flight} in flight, {when}{edit}"
+
+
+def watch_line(now: str, seconds: float) -> str:
+    """Say when a table was drawn, and how it goes on."""
+    return f"{now}, drawn anew each {seconds:g} s; Ctrl-C ends it"
+
+
+def stopping_status(in_flight: int) -> str:
+    """Say what a daemon that ends is waiting for."""
+    return f"stopping, {in_flight} in flight"
+
+
+def daemon_lines(row: DaemonRow) -> list[str]:
+    """Return what is told of a daemon: a line, and one for each thing that is not as it should be."""
+    if not row.alive:
+        heard = f", last heard of at {row.heartbeat}" if row.heartbeat else ""
+        return [f"DAEMON: no daemon runs; the last one (process {row.pid}) ended without saying so{heard}"]
+    parts = [f"process {row.pid}", f"version {row.version or 'unknown'}", f"since {row.since}"]
+    if row.loaded and row.loaded_at:
+        parts.append(f"jobs.yaml {row.loaded[:8]} loaded at {row.loaded_at}")
+    parts.append(f"last heartbeat {row.heartbeat or 'never'}")
+    wrong = []
+    if row.edit:
+        wrong.append(f"jobs.yaml {(row.on_disk or '')[:8] or 'on disk'} is {row.edit}")
+    if row.max_parallel_on_disk:
+        now, then = row.max_parallel, row.max_parallel_on_disk
+        wrong.append(f"max_parallel is {now}, and {then} once the daemon is started again")
+    if row.version and row.version != row.installed:
+        wrong.append(f"version {row.installed} is installed, and runs once the daemon is started again")
+    if row.silent:
+        wrong.append(f"its process lives, but it gives no sign of life; end process {row.pid} and start it again")
+    return [printable(f"DAEMON: {said}") for said in (", ".join(parts), *wrong)]
+
+
 def survey_table(survey: Survey) -> str:
-    """Return the status table: rests first, then a line a job."""
-    lines = [f"{printable(survey.config)}  ({live_words(survey.live)})"]
+    """Return what status prints: what is said of the whole, then a line a job."""
+    return "\n".join(survey_parts(survey)).rstrip("\n")
+
+
+def survey_parts(survey: Survey) -> tuple[str, str]:
+    """Return the sentences on the whole (the daemon and rests first), and the table of the jobs."""
+    first = survey.problem or f"{survey.config}  ({live_words(survey.live)})"
+    lines = [printable(first), *(daemon_lines(survey.daemon) if survey.daemon else [])]
     lines += [_rest_line(rest) for rest in survey.rests]
+    lines += [
+        printable(f"NOTIFY: {silent.channel} failed: {one_line(silent.reason, 200)}, since {silent.since}")
+        for silent in survey.notify
+    ]
     header = ("JOB", "STATE", "ATTEMPTS", "LAST OUTCOME", "NEXT POINT", "REASON OR ANSWER")
-    lines.append(table([header, *(_cells(row) for row in survey.jobs)]))
-    return "\n".join(lines)
+    rows = "" if survey.problem else table([header, *(_cells(row) for row in survey.jobs)])
+    return "\n".join(lines), rows
 
 
 def _rest_line(rest: RestRow) -> str:
@@ -93,7 +195,7 @@ def _rest_line(rest: RestRow) -> str:
 
 
 def _cells(row: JobRow) -> tuple[str, ...]:
-    said = row.reason or ""
+    said = "; ".join([f"since {row.running_since}"] * bool(row.running_since) + [row.reason or ""] * bool(row.reason))
     if row.answer is not None:
         delivery = f", {one_line(row.delivery, 60)}" if row.delivery else ""
         said = f"{row.review or 'unreviewed'}{delivery}: {row.answer}" + (f" [{row.reason}]" if row.reason else "")

@@ -6,7 +6,7 @@ Every function here is a part of a transaction that the caller opens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from scheduler.columns import read_row
 from scheduler.database import Connection
@@ -19,15 +19,20 @@ from scheduler.text import storable
 # A process that read its clock before another one, and the ledger after it, finds rows of a moment ago in the future.
 CLOCK_SLACK = 60
 
+# Names of `tally`: how often something happened, and when `tick` last ended (UTC seconds).
+MISSED, RELOAD_FAILURES, LAST_TICK = "missed", "reload_failures", "last_tick"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What the due rule asks of a checkpoint: the schedule points used, failures in a row, the end of the last.
 
-    `size` is that of the newest document in bytes; a published file of another size is behind.
+    `attempts` are those that this ledger admitted. `size` is that of the newest document in bytes; a published file of
+    another size is behind.
     """
 
     status: str = "ready"
+    attempts: int = 0
     size: int | None = None
     points: frozenset[int] = frozenset()
     failures: int = 0
@@ -81,7 +86,39 @@ def note(tx: Connection, sighting: Sighting, since: int) -> None:
     tx.execute("REPLACE INTO job VALUES (?, ?, ?, ?)", (sighting.job, sighting.checkpoint, sighting.schedule, since))
 
 
-def claim_daemon(tx: Connection, config: str, owner: Owner, now: int) -> None:
+def read_acted(tx: Connection, key: str) -> int:
+    """Return when a person last acted on a checkpoint (UTC seconds); 0 where nobody did."""
+    row = read_row(tx, "SELECT at FROM act WHERE checkpoint = ? ORDER BY at DESC LIMIT 1", (key,))
+    return row[0] if row else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What a daemon last said of itself, `at` that time (UTC seconds).
+
+    `digest` is that of the jobs.yaml in force, `loaded_at` when it came into force, `tried` that of the newest that was
+    looked at ("" where it could not be read), `fault` why that one is not in force.
+    """
+
+    version: str
+    digest: str
+    loaded_at: int
+    max_parallel: int
+    tried: str
+    fault: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The daemon of a jobs.yaml: its process, since when it runs (UTC seconds), its last pulse."""
+
+    owner: Owner
+    since: int
+    pulse: Pulse | None
+
+
+def claim_daemon(tx: Connection, config: str, owner: Owner, since: int) -> None:
     """Enter this process as the daemon of a jobs.yaml. Raises DaemonRunning while another one lives."""
     config = storable(config)
     row = read_row(tx, "SELECT pid, start, boot, since FROM daemon WHERE config = ?", (config,))
@@ -89,13 +126,44 @@ def claim_daemon(tx: Connection, config: str, owner: Owner, now: int) -> None:
         other = Owner(*row[:3])
         if other != owner and is_alive(other):
             raise DaemonRunning(config=config, pid=other.pid, since=utc(row[3]))
-    tx.execute("REPLACE INTO daemon VALUES (?, ?, ?, ?, ?)", (config, owner.pid, owner.start, owner.boot, now))
+    tx.execute("REPLACE INTO daemon VALUES (?, ?, ?, ?, ?)", (config, owner.pid, owner.start, owner.boot, since))
+
+
+def write_pulse(tx: Connection, config: str, pulse: Pulse) -> None:
+    """Put down what the daemon of a jobs.yaml says of itself, in place of what it said before."""
+    values = [value if isinstance(value, int) else storable(value) for value in astuple(pulse)]
+    tx.execute(
+        "REPLACE INTO pulse (config, version, digest, loaded_at, max_parallel, tried, fault, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (storable(config), *values),
+    )
 
 
 def release_daemon(tx: Connection, config: str, owner: Owner) -> None:
-    """Take this process's entry away."""
+    """Take this process's entry away, and what it said of itself."""
     mine = (storable(config), owner.pid, owner.start)
-    tx.execute("DELETE FROM daemon WHERE config = ? AND pid = ? AND start = ?", mine)
+    if tx.execute("DELETE FROM daemon WHERE config = ? AND pid = ? AND start = ?", mine).rowcount:
+        tx.execute("DELETE FROM pulse WHERE config = ?", mine[:1])
+
+
+def read_daemon(tx: Connection, config: str) -> Entry | None:
+    """Return the daemon that is entered for a jobs.yaml, whether its process lives or not."""
+    key = (storable(config),)
+    row = read_row(tx, "SELECT pid, start, boot, since FROM daemon WHERE config = ?", key)
+    query = "SELECT version, digest, loaded_at, max_parallel, tried, fault, at FROM pulse WHERE config = ?"
+    said = read_row(tx, query, key)
+    return Entry(Owner(*row[:3]), row[3], Pulse(*said) if said else None) if row else None
+
+
+def count_up(tx: Connection, name: str, times: int = 1) -> None:
+    """Count something that happened, for metrics."""
+    query = "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET count = count + excluded.count"
+    tx.execute(query, (name, times))
+
+
+def set_tally(tx: Connection, name: str, value: int) -> None:
+    """Store a number in place of the one before."""
+    tx.execute("REPLACE INTO tally VALUES (?, ?)", (name, value))
 
 
 def read_facts(tx: Connection, key: str) -> Facts:
@@ -120,6 +188,7 @@ def _facts(status: str, size: int, admissions: Sequence[Admission]) -> Facts:
         failures += 1
     return Facts(
         status=status,
+        attempts=admissions[-1].attempt if admissions else 0,
         size=size,
         points=frozenset(row.point for row in admissions if row.point is not None),
         failures=failures,

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
-from scheduler.address import check_base_url
+from scheduler.address import check_base_url, check_notify_url
 from scheduler.fields import (
     Address,
     Amount,
@@ -27,7 +27,7 @@ from scheduler.fields import (
     Variable,
     Zone,
 )
-from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE, EVENTS, Event
+from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE, EVENTS, Event, KeySource
 from scheduler.misfits import Refused
 from scheduler.state import MAX_STEPS
 
@@ -141,6 +141,13 @@ class ChannelEntry(Entry, json_schema_extra={"oneOf": [{"required": [name]} for 
     def _exactly_one(cls, value: Any) -> Any:
         _one_of(value, _CHANNELS, "- webhook: {env: NOTIFY_URL}")
         return value
+
+    @field_validator("webhook", "ping")
+    @classmethod
+    def _url(cls, address: str | KeySource) -> str | KeySource:
+        if isinstance(address, str):
+            check_notify_url(address)
+        return address
 
 
 class MetricsEntry(Entry):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,16 +16,32 @@ from scheduler.delivery import delivery_words, dispatches_of
 from scheduler.doubts import plain_doubts
 from scheduler.due import Plan, known_model, next_due, order_of, plan_job, private_paths
 from scheduler.errors import ResumedError
+from scheduler.home import state_path
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
+from scheduler.notify import channel_name, shown_name
 from scheduler.owed import as_refusal
-from scheduler.owner import is_alive
+from scheduler.owner import is_alive, program_version
 from scheduler.points import last_of
 from scheduler.reader import Peek, peek
-from scheduler.report import JobRow, JobState, RestRow, Survey, edited_since
+from scheduler.report import (
+    DaemonRow,
+    JobRow,
+    JobState,
+    RestRow,
+    SilentRow,
+    Survey,
+    edit_words,
+    edited_since,
+    fault_words,
+)
 from scheduler.rests import read_rests
-from scheduler.roster import Facts, read_facts, read_seen
+from scheduler.roster import Entry, Facts, read_daemon, read_facts, read_seen
 from scheduler.state import State, is_final, is_open, same_task, utc
+from scheduler.told import failing_channels
+
+# A daemon gives a heartbeat every 30 s; one that gave none for so long works no more.
+SILENCE = 120.0
 
 
 def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
@@ -35,8 +53,91 @@ def survey(job_file: JobFile, environ: Mapping[str, str]) -> Survey:
         job_row(plans[name], environ, now, private) if name in plans else _refused_row(job_file, name)
         for name in sorted({*plans, *job_file.refused})
     ]
-    rests = [rest for folder in sorted({plan.path.parent for plan in plans.values()}) for rest in _rests(folder, now)]
-    return Survey(config=str(job_file.path), live=job_file.live, jobs=rows, rests=rests)
+    folders = sorted({plan.path.parent for plan in plans.values()})
+    rests = [rest for folder in folders for rest in _rests(folder, now)]
+    daemon = _daemon_row({str(job_file.path)}, _daemon_folders(job_file.jobs.values(), environ), now)
+    return Survey(
+        config=str(job_file.path),
+        live=job_file.live,
+        daemon=_beside(daemon, job_file),
+        jobs=rows,
+        rests=rests,
+        notify=_silent(folders, job_file, environ),
+    )
+
+
+def unreadable(path: Path, error: ResumedError, environ: Mapping[str, str]) -> Survey:
+    """Return what can be told where jobs.yaml cannot be read."""
+    daemon = _daemon_row(_names(path), _daemon_folders((), environ), time.time())
+    if daemon and daemon.alive:
+        edit = edit_words(fault_words(error))
+        daemon = replace(daemon, on_disk=getattr(error, "digest", None) or None, edit=edit)
+    return Survey(config=str(path), problem=str(error), daemon=daemon)
+
+
+def _names(path: Path) -> set[str]:
+    """Return the names under which the daemon of a file may be entered."""
+    with contextlib.suppress(OSError):  # the current folder is gone
+        return {os.path.realpath(path), str(path.absolute())}
+    return {str(path)}
+
+
+def _daemon_folders(jobs: Iterable[Job], environ: Mapping[str, str]) -> set[Path]:
+    """Return the folders whose ledgers may have the entry of a daemon of these jobs."""
+    folders = {plan_job(job, live).path.parent for job in jobs for live in (False, True)}
+    with contextlib.suppress(ResumedError):
+        folders.add(state_path(environ))
+    return folders
+
+
+def _daemon_row(names: Iterable[str], folders: Iterable[Path], now: float) -> DaemonRow | None:
+    """Return what is known of the daemon of a file; None where none runs and the last one ended as it should."""
+    found = [entry for name in names for folder in sorted(folders) for entry in _entered(folder, name)]
+    if not found:
+        return None
+    alive, entry = max(((is_alive(entry.owner), entry) for entry in found), key=_freshness)
+    row = DaemonRow(pid=entry.owner.pid, alive=alive, since=utc(entry.since), installed=program_version())
+    if (pulse := entry.pulse) is None:
+        return row
+    return replace(
+        row,
+        version=pulse.version,
+        loaded=pulse.digest,
+        loaded_at=utc(pulse.loaded_at),
+        tried=pulse.tried,
+        fault=pulse.fault,
+        max_parallel=pulse.max_parallel,
+        heartbeat=utc(pulse.at),
+        silent=alive and now - pulse.at > SILENCE,
+    )
+
+
+def _beside(row: DaemonRow | None, job_file: JobFile) -> DaemonRow | None:
+    """Hold what a daemon has in force against the file on disk."""
+    if row is None or row.loaded is None or not row.alive:
+        return row
+    known = row.tried in (job_file.digest, "")
+    waits = job_file.max_parallel != row.max_parallel
+    return replace(
+        row,
+        on_disk=job_file.digest,
+        edit=edit_words(row.fault if known else "") if job_file.digest != row.loaded else None,
+        max_parallel_on_disk=job_file.max_parallel if waits else None,
+    )
+
+
+def _entered(folder: Path, config: str) -> list[Entry]:
+    try:
+        with ledger_rows(folder) as tx:
+            entry = read_daemon(tx, config) if tx else None
+    except ResumedError:
+        return []  # each job of the folder tells it
+    return [entry] if entry else []
+
+
+def _freshness(found: tuple[bool, Entry]) -> tuple[bool, int]:
+    alive, entry = found
+    return alive, entry.pulse.at if entry.pulse else entry.since
 
 
 def _refused_row(job_file: JobFile, name: str) -> JobRow:
@@ -62,6 +163,26 @@ def _rests(folder: Path, now: float) -> list[RestRow]:
     ]
 
 
+def _silent(folders: Sequence[Path], job_file: JobFile, environ: Mapping[str, str]) -> list[SilentRow]:
+    """Return each channel of the file that fails, once, with its latest reason and the time since when it fails."""
+    channels = [*job_file.notify, *(channel for job in job_file.jobs.values() for channel in job.notify)]
+    named = {channel_name(channel): shown_name(channel) for channel in channels}
+    found: dict[str, tuple[str, int]] = {}
+    own: list[Path] = []
+    with contextlib.suppress(ResumedError):
+        own = [state_path(environ)]
+    for folder in [*folders, *own]:
+        try:
+            with ledger_rows(folder) as tx:
+                rows = failing_channels(tx) if tx else []
+        except ResumedError:
+            continue  # each job of the folder tells it
+        found |= {name: (fault, since) for name, fault, since in rows if name in named}
+    return [
+        SilentRow(channel=named[name], reason=fault, since=utc(since)) for name, (fault, since) in sorted(found.items())
+    ]
+
+
 def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequence[Path]) -> JobRow:
     """Return what status tells of one job; whatever is wrong with it makes it blocked, with the reason."""
     job = plan.job
@@ -80,6 +201,8 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
         row = replace(row, delivery=read_delivery(plan, found)[1] or None)
         if found.state is not None:
             row = _with_edits(row, found.state, plan)
+        if row.state == "ready" and not job.enabled:
+            return replace(row, state="disabled", model=row.model or known_model(plan, environ))
         if row.state == "ready":
             check_next(plan, found.state, environ, private)
         return replace(row, model=row.model or known_model(plan, environ))
@@ -128,6 +251,8 @@ def _with_state(row: JobRow, found: Peek, reads: bool) -> JobRow:
         answer=state["answer"],
         review=review_word(state),
     )
+    if row.state == "running" and held is not None:
+        row = replace(row, running_since=utc(held.admitted_at))
     if row.state == "running" and held is not None and time.time() > held.deadline:
         reason = f"attempt {held.attempt} is still held by process {held.owner.pid}, which lives, past its deadline"
         row = replace(row, reason=reason)
@@ -143,7 +268,7 @@ def _job_state(state: State, admission: Admission | None, max_attempts: int) -> 
 
 
 def _with_points(row: JobRow, job: Job, facts: Facts, since: int, now: float) -> JobRow:
-    if row.state in ("done", "exhausted"):
+    if row.state in ("done", "exhausted") or not job.enabled:
         return row
     moment = datetime.fromtimestamp(now, UTC)
     newest = last_of(job, moment, datetime.fromtimestamp(since, UTC))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import unicodedata
@@ -66,6 +67,14 @@ def first_difference(saved: str, current: str) -> str:
 def dots(attempts: int, limit: int) -> str:
     """Return the attempts as filled dots among the allowed ones."""
     return "●" * attempts + "○" * max(0, limit - attempts)
+
+
+def cut(line: str, columns: int) -> str:
+    """Return the line, cut with a mark where it takes more than so many columns of a terminal."""
+    if _width(line) <= columns:
+        return line
+    ends = itertools.accumulate(_width(character) for character in line)
+    return line[: sum(end < columns for end in ends)] + "…"
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:

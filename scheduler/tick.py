@@ -16,7 +16,7 @@ from scheduler.delivery import deliver_answer, owes_delivery
 from scheduler.due import Plan, model_of, order_of, plan_job, private_paths
 from scheduler.errors import EntryRefused, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
-from scheduler.owed import HASTE, Result, Turn, as_refusal, select
+from scheduler.owed import HASTE, Result, Turn, as_refusal, count_missed, made_up, select
 from scheduler.reader import peek
 from scheduler.report import problem_line
 from scheduler.state import State, is_final
@@ -27,10 +27,14 @@ Stopped = Callable[[], bool]
 
 def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: Tell) -> Result:
     """Run one slice of a job. What refuses it is in the result, and what the ask raised is in its state."""
-    plan, events = turn.plan, []
+    plan, events, missed = turn.plan, [], 0
 
     def emit(event: dict[str, Any]) -> None:
+        nonlocal missed
         events.append(event["event"])
+        if event["event"] == "admitted" and (late := made_up(turn)):  # only now is it made up
+            missed = late["count"]
+            tell(plan.job.id, late)
         tell(plan.job.id, event)
 
     state: State | None = None
@@ -44,8 +48,11 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
                 run_slice(held, state, order, ask, emit)
     except Exception as error:
         refusal = None if "settled" in events else as_refusal(error)
+    if missed:
+        count_missed(plan, missed)
     final = state["status"] if state is not None and is_final(state) else ""
-    return Result(job=plan.job.id, state=state, ran="admitted" in events, final=final, refusal=refusal)
+    ran = "admitted" in events
+    return Result(job=plan.job.id, plan=plan, state=state, ran=ran, final=final, refusal=refusal)
 
 
 def run_due(
@@ -56,7 +63,7 @@ def run_due(
     What it owes of its answer, after the slice or since an earlier one, is delivered.
     """
     [chosen] = select([job], job_file.live, time.time(), tell, by_hand=by_hand)
-    result = chosen if isinstance(chosen, Result) else Result(job=job.id)
+    result = chosen if isinstance(chosen, Result) else Result(job=job.id, plan=chosen.plan)
     if isinstance(chosen, Turn) and chosen.due and not stopped():
         result = take_turn(chosen, job_file, environ, tell)
     return result if stopped() else _with_delivery(result, job, job_file, environ, tell)
@@ -126,7 +133,7 @@ def tick(
     by_hand: bool = False,
     stopped: Stopped = bool,
 ) -> Iterator[Result]:
-    """Run one slice of each job that is due, up to `max_parallel` at once; yield the results as they come.
+    """Run one slice of each job that is due, up to `max_parallel` at once; yield a result for each as they come.
 
     `names` narrows it to these jobs, `by_hand` runs them whether due or not. Once `stopped` says so, no slice begins.
     """
@@ -138,8 +145,10 @@ def tick(
     due: list[Job] = []
     locked: list[Job] = []  # the ledger of these is waited for by their own workers, after all others
     for chosen in select(jobs, job_file.live, time.time(), tell, by_hand=by_hand, wait=HASTE):
-        if isinstance(chosen, Turn):
-            due += [chosen.plan.job] if chosen.due else []
+        if isinstance(chosen, Turn) and chosen.due:
+            due.append(chosen.plan.job)
+        elif isinstance(chosen, Turn):
+            yield Result(job=chosen.plan.job.id, plan=chosen.plan)
         elif isinstance(chosen.refusal, LedgerBusy):
             locked.append(job_file.jobs[chosen.job])
         elif has_delivery(chosen, job_file.jobs[chosen.job], job_file.live):

@@ -8,22 +8,28 @@ from pathlib import Path
 from scheduler.errors import ResumedError
 from scheduler.job import JobFile
 from scheduler.jobfile import read_job_file
+from scheduler.report import fault_words
 
 HASH_EVERY = 60.0
+TELL_EVERY = 24 * 60 * 60.0
 
 
 class WatchedFile:
-    """The last good content of a jobs.yaml; a change is anything that stat shows, older dates included."""
+    """The last good content of a jobs.yaml; a change is anything that stat shows, older dates included.
+
+    `tried` is the digest of the newest content ("" where it could not be read), `fault` what is wrong with it.
+    """
 
     def __init__(self, path: Path, job_file: JobFile) -> None:
         self.good = job_file
+        self.tried, self.fault = job_file.digest, ""
         self._path = path
         self._seen = self._stat()
         self._read_at = float("-inf")  # the first look reads anew: an edit may have come since the file was read
-        self._fault = ""
+        self._told, self._told_at = "", 0.0
 
     def look(self, *, at_once: bool = False) -> JobFile | ResumedError | None:
-        """Return the new content where there is one, or what is wrong with it where that was not told yet.
+        """Return the new content where there is one, or what is wrong with it where that was not told for a day.
 
         The file is read when stat shows a change, once a minute in any case, and `at_once` if asked.
         """
@@ -34,9 +40,13 @@ class WatchedFile:
         try:
             fresh = read_job_file(self._path)
         except ResumedError as error:
-            told, self._fault = self._fault, f"{getattr(error, 'digest', '')}{error}"
-            return error if told != self._fault else None
-        self._fault = ""
+            self.tried, self.fault = getattr(error, "digest", ""), fault_words(error)
+            told, self._told = self._told, f"{self.tried}{error}"
+            if told == self._told and time.monotonic() - self._told_at < TELL_EVERY:
+                return None
+            self._told_at = time.monotonic()
+            return error
+        self.tried, self.fault, self._told = fresh.digest, "", ""
         if (fresh.digest, fresh.path) == (self.good.digest, self.good.path):
             return None
         self.good = fresh

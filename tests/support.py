@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +23,11 @@ PROGRAM = [sys.executable, "-m", "scheduler"]
 LEAN = ROOT / "tests" / "lean"
 
 Reply = Mapping[str, Any] | tuple[int, Mapping[str, Any]] | tuple[int, Mapping[str, Any], Mapping[str, str]]
+
+
+def state_home(folder: Path) -> dict[str, str]:
+    """Where the program is to remember things: never in the home of whoever runs the tests."""
+    return {"XDG_STATE_HOME": os.environ.get("XDG_STATE_HOME", str(folder / "state"))}
 
 
 def answer(text: str, **choice: Any) -> dict[str, Any]:
@@ -149,6 +155,102 @@ def chat_server(
 
 
 @dataclass
+class Manager:
+    """What a service manager was told at its socket: each datagram as its lines."""
+
+    address: str
+    told: list[list[str]] = field(default_factory=list)
+
+    def said(self, word: str) -> list[str]:
+        """Every line that begins so."""
+        return [line for lines in list(self.told) for line in lines if line.startswith(word)]
+
+    def wait(self, word: str, count: int = 1) -> None:
+        """Wait until it was told so many lines that begin so."""
+        wait_until(lambda: len(self.said(word)) >= count, 30, f"{count} of {word!r} in {self.told}")
+
+
+@contextlib.contextmanager
+def manager(address: str) -> Iterator[Manager]:
+    """Listen as systemd does, at a path or, after an @, at an abstract address."""
+    listening = Manager(address)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(address.replace("@", "\0", 1))
+
+        def read() -> None:
+            while message := channel.recv(4096):
+                listening.told.append(message.decode().split("\n"))
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            yield listening
+        finally:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+                own.sendto(b"", channel.getsockname())
+            thread.join()
+
+
+@dataclass
+class Hooks:
+    """What notifications reached a server on loopback: the path and body of each, in their order.
+
+    `status` is what it answers from now on; `hold` is waited for before it does.
+    """
+
+    url: str = ""
+    status: int = 204
+    got: list[tuple[str, str]] = field(default_factory=list)
+    hold: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def events(self) -> list[str]:
+        """The events that webhooks got, and the paths that were pinged."""
+        return [json.loads(body)["event"] if body.startswith("{") else path for path, body in self.got]
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The newest JSON."""
+        return dict(json.loads(self.got[-1][1]))
+
+    def wait_for(self, count: int, seconds: float = 20) -> None:
+        wait_until(lambda: len(self.got) >= count, seconds, f"{count} notifications, {self.got} came")
+
+
+@contextlib.contextmanager
+def hook_server() -> Iterator[Hooks]:
+    """Run a server that takes notifications."""
+    hooks = Hooks()
+    hooks.hold.set()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            hooks.got.append((self.path, body.decode()))
+            hooks.hold.wait(60)
+            self.send_response(hooks.status)
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads, server.block_on_close = True, False
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    hooks.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield hooks
+    finally:
+        hooks.hold.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@dataclass
 class Project:
     """A folder with a jobs.yaml, on which the real program runs."""
 
@@ -190,7 +292,7 @@ class Project:
 
     def environ(self, **extra: str) -> dict[str, str]:
         path = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{LEAN}{os.pathsep}{ROOT}"}
-        return {**path, "LOCAL_KEY": "sk-canary-0123456789", **extra}
+        return {**path, **state_home(self.folder.parent), "LOCAL_KEY": "sk-canary-0123456789", **extra}
 
     def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
         """Start the program and return at once."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from scheduler.cli import main
-from tests.support import ROOT, ChatServer, Project, Reply, answer, chat_server, tool_calls, wait_until
+from tests.support import ROOT, ChatServer, Project, Reply, answer, chat_server, state_home, tool_calls, wait_until
 
 KEY = "sk-canary-0123456789"
 HOURLY = {"schedule": "every 1h"}  # the first point is at once, and no other comes while a test runs
@@ -287,7 +287,7 @@ def test_rows_of_another_year_delay_nothing(project: Project, command: Command, 
 
 def test_cron_s_bare_environment_carries_every_letter(project: Project) -> None:
     def run(*arguments: str) -> str:
-        return project.run(*arguments, environ=BARE, cwd="/").stdout
+        return project.run(*arguments, environ=BARE | state_home(project.folder), cwd="/").stdout
 
     with chat_server(answer(ANSWER)) as chat:
         provider = {"key": {"file": "key.txt"}}
@@ -295,7 +295,7 @@ def test_cron_s_bare_environment_carries_every_letter(project: Project) -> None:
         key = project.folder / "key.txt"
         key.write_text(KEY + "\n")
         key.chmod(0o600)
-        with project.start("tick", environ=BARE, cwd="/") as ticking:
+        with project.start("tick", environ=BARE | state_home(project.folder), cwd="/") as ticking:
             assert ticking.communicate(timeout=60) == ("", "")
         assert ticking.returncode == 0
         assert TASK in json.dumps(chat.requests[0], ensure_ascii=False)

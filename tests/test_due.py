@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import time_machine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler import owed, resume_once
+from scheduler import offline, owed, resume_once
 from scheduler.checkpoint import hold
-from scheduler.due import due_point, model_of, next_due, plan_job
-from scheduler.errors import CheckpointUnknown, ModelChanged, ProviderNotReady, SourceRefused, TaskChanged
+from scheduler.due import Span, due_point, idle_since, missed_span, model_of, next_due, owed_point, plan_job
+from scheduler.errors import CheckpointUnknown, JobDisabled, ModelChanged, ProviderNotReady, SourceRefused, TaskChanged
 from scheduler.forecast import forecast, open_folders
-from scheduler.job import Job, JobFile, KeySource, Provider, Source
+from scheduler.job import Job, JobFile, KeySource, Price, Provider, Source
 from scheduler.ledger import Admission, Claim, ledger_of
 from scheduler.owner import this_process
 from scheduler.roster import Facts, note
 from scheduler.state import Sent, new_state
+from scheduler.tick import tick
 
 DEMO = Provider(name="demo", base_url=None)
 LOCAL = Provider(name="local", base_url="http://127.0.0.1:1/v1", model="m1", timeout=60)
@@ -218,11 +221,20 @@ def job_file(*jobs: Job, live: bool = False) -> JobFile:
     )
 
 
+SKIPPED = {
+    "event": "missed",
+    "why": "catch_up is false",
+    "first": "2026-03-02T09:00:00Z",
+    "last": "2026-03-02T09:00:00Z",
+    "count": 1,
+}
+
+
 @pytest.mark.parametrize(
     ("catch_up", "now", "due", "events"),
     [
         (True, "02 12:00", True, []),
-        (False, "02 12:00", False, [{"event": "missed", "point": "2026-03-02T09:00:00Z"}]),
+        (False, "02 12:00", False, [SKIPPED]),
         (False, "02 09:01", True, []),
         (False, "02 08:30", False, []),
     ],
@@ -282,6 +294,8 @@ def test_what_no_request_can_follow_is_held_against_nothing(tmp_path: Path) -> N
         held.look()
         held.admit(new_state("t", "m"), claim, Sent(tokens=1, model="m", window=None, cut=[]), 1, NINE)
         assert forecast(plan_job(one, live=False), job_file(one), {}, None)[1] is None
+    rests = job(checkpoint=tmp_path / "rests.json", read=gone, enabled=False)
+    assert forecast(plan_job(rests, live=False), job_file(rests), {}, None)[1] is None
     ready = job(checkpoint=tmp_path / "other.json", read=gone)
     assert isinstance(forecast(plan_job(ready, live=False), job_file(ready), {}, None)[1], SourceRefused)
 
@@ -324,13 +338,14 @@ def test_a_missing_key_is_a_note_for_a_rehearsal_and_blocks_once_live(tmp_path: 
     provider = dataclasses.replace(LOCAL, key=KeySource(kind="env", name="LOCAL_KEY"))
     one = job(provider=provider, checkpoint=tmp_path / "nightly.json")
     outlook, refusal = forecast(plan_job(one, live=False), job_file(one), {}, None)
-    assert "LOCAL_KEY" in outlook.note
+    assert "LOCAL_KEY" in outlook.notes[0]
     assert refusal is None
     outlook, refusal = forecast(plan_job(one, live=True), job_file(one, live=True), {}, None)
     assert isinstance(refusal, ProviderNotReady)
     assert "LOCAL_KEY" in str(refusal)
     outlook, refusal = forecast(plan_job(one, live=True), job_file(one, live=True), {"LOCAL_KEY": "k"}, None)
-    assert (outlook.note, refusal) == ("", None)
+    assert refusal is None
+    assert not any("LOCAL_KEY" in note for note in outlook.notes)
 
 
 def test_a_folder_that_others_can_read_is_named(tmp_path: Path) -> None:
@@ -339,3 +354,313 @@ def test_a_folder_that_others_can_read_is_named(tmp_path: Path) -> None:
     assert open_folders(job_file(one)) == [tmp_path.resolve()]
     tmp_path.chmod(0o700)
     assert open_folders(job_file(one)) == []
+
+
+# ---- missed points
+
+
+def utc_text(point: int) -> str:
+    return datetime.fromtimestamp(point, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def span(first: str, last: str, count: int) -> Span:
+    """Points in a row, as `day hour:minute` in March 2026."""
+    return Span(at(first), at(last), count)
+
+
+def used(*moments: str) -> frozenset[int]:
+    return frozenset(map(at, moments))
+
+
+@pytest.mark.parametrize(
+    ("changed", "facts", "since", "now", "missed"),
+    [
+        # Nothing is late: the newest point comes within two minutes, and the one before it had its slice.
+        ({}, Facts(points=used("02 09:00"), ended_at=at("02 09:01")), "02 08:00", "03 09:01", None),
+        ({}, Facts(), "02 08:00", "02 09:02", None),
+        # A single point that is late by more.
+        ({}, Facts(), "02 08:00", "02 09:03", span("02 09:00", "02 09:00", 1)),
+        # Days of rest: the newest point is one of the missed where it is late itself.
+        (
+            {},
+            Facts(points=used("02 09:00"), ended_at=at("02 09:01")),
+            "02 08:00",
+            "05 10:00",
+            span("03 09:00", "05 09:00", 3),
+        ),
+        (
+            {},
+            Facts(points=used("02 09:00"), ended_at=at("02 09:01")),
+            "02 08:00",
+            "05 09:01",
+            span("03 09:00", "04 09:00", 2),
+        ),
+        # From `since` on, and no point before it.
+        ({}, Facts(), "03 09:00", "05 10:00", span("03 09:00", "05 09:00", 3)),
+        ({}, Facts(), "03 09:01", "05 10:00", span("04 09:00", "05 09:00", 2)),
+        # What passed during the job's own attempt is none, nor is what passed in the pause after a failure.
+        (
+            {"schedule": "*/5 * * * *"},
+            Facts(points=used("02 09:00"), ended_at=at("02 09:47")),
+            "02 08:00",
+            "02 09:50",
+            None,
+        ),
+        (
+            {"schedule": "*/5 * * * *"},
+            Facts(points=used("02 09:00"), ended_at=at("02 09:01"), failures=2),
+            "02 08:00",
+            "02 10:05",
+            None,
+        ),
+        (
+            {"schedule": "*/5 * * * *"},
+            Facts(points=used("02 09:00"), ended_at=at("02 09:01"), failures=2),
+            "02 08:00",
+            "02 10:19",
+            span("02 10:05", "02 10:15", 3),
+        ),
+        # A slice by hand starts the count anew, and so does the newest slice of the schedule.
+        (
+            {"schedule": "0 * * * *"},
+            Facts(ended_at=at("02 11:30")),
+            "02 08:00",
+            "02 13:00",
+            span("02 12:00", "02 12:00", 1),
+        ),
+        # A clock that was set back: what lies ahead of it counts for nothing.
+        (
+            {},
+            Facts(points=used("09 09:00"), ended_at=at("09 09:01")),
+            "02 08:00",
+            "03 10:00",
+            span("02 09:00", "03 09:00", 2),
+        ),
+        # Too many to count.
+        ({"schedule": "* * * * *"}, Facts(), "02 08:00", "09 08:00", span("02 08:00", "09 07:59", 1000)),
+    ],
+)
+def test_missed_are_the_points_that_passed_without_a_slice(
+    changed: dict[str, Any], facts: Facts, since: str, now: str, missed: Span | None
+) -> None:
+    one, moment = job(**changed), at(now)
+    point = owed_point(one, facts, at(since), moment)
+    assert point is not None
+    assert missed_span(one, at(since), idle_since(one, facts, at(since), moment), point, moment) == missed
+
+
+def test_a_gap_of_a_busy_moment_is_none() -> None:
+    often = job(schedule="every 1s")
+    for late, missed in ((4, None), (8, Span(NINE, NINE + 7, 8))):
+        assert missed_span(often, NINE, NINE - 1, NINE + late, NINE + late) == missed
+
+
+def seen(tmp_path: Path, since: int, **changed: Any) -> Job:
+    """A job that the ledger knows since then."""
+    one = job(checkpoint=tmp_path / "nightly.json", **changed)
+    with ledger_of(tmp_path.resolve()).writing() as tx:
+        note(tx, plan_job(one, live=False).sighting, since)
+    return one
+
+
+def tally(tmp_path: Path) -> int:
+    with ledger_of(tmp_path.resolve()).reading() as tx:
+        row = tx.execute("SELECT count FROM tally WHERE name = 'missed'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def slices(one: Job, *moments: str) -> list[list[dict[str, Any]]]:
+    """What ticks at these moments tell of missed points and slices."""
+    told = []
+    for moment in moments:
+        events: list[dict[str, Any]] = []
+        with time_machine.travel(datetime.fromtimestamp(at(moment), UTC), tick=False):
+            list(tick(job_file(one), {}, lambda _, event, kept=events: kept.append(event)))  # type: ignore[misc]
+        told.append([event for event in events if event["event"] in ("missed", "made_up", "admitted")])
+    return told
+
+
+GOES_ON = {"message": {"content": "part"}, "finish_reason": "length"}
+
+
+def missed_event(first: str, last: str, count: int, **why: str) -> dict[str, Any]:
+    name = "missed" if why else "made_up"
+    return {"event": name, **why, "first": utc_text(at(first)), "last": utc_text(at(last)), "count": count}
+
+
+def test_one_slice_makes_up_for_a_span_and_one_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offline, "demo", lambda _: GOES_ON)
+    one = seen(tmp_path, SINCE)
+    first, second, third, fourth = slices(one, "05 12:00", "05 12:01", "06 09:00", "08 09:00")
+    assert [event["event"] for event in first] == ["made_up", "admitted"]
+    assert first[0] == missed_event("02 09:00", "05 09:00", 4)
+    assert second == []
+    assert [event["event"] for event in third] == ["admitted"]
+    assert fourth[0] == missed_event("07 09:00", "07 09:00", 1)
+    assert tally(tmp_path) == 5
+
+
+def test_without_catch_up_each_missed_point_is_skipped_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "demo", lambda _: GOES_ON)
+    one, why = seen(tmp_path, SINCE, catch_up=False), "catch_up is false"
+    late, again, on_time, after = slices(one, "05 12:00", "05 12:01", "08 09:01", "09 09:00")
+    assert late == [missed_event("02 09:00", "05 09:00", 4, why=why)]
+    assert again == []
+    assert on_time[0] == missed_event("06 09:00", "07 09:00", 2, why=why)
+    assert [event["event"] for event in on_time + after] == ["missed", "admitted", "admitted"]
+    assert tally(tmp_path) == 6
+
+
+def test_what_is_refused_tells_of_no_missed_point_until_a_slice_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "demo", lambda _: GOES_ON)
+    one = seen(tmp_path, SINCE)
+    assert slices(dataclasses.replace(one, read=(Source(name="x", path=tmp_path / "x"),)), "05 12:00", "05 12:01") == [
+        [],
+        [],
+    ]
+    assert tally(tmp_path) == 0
+    assert slices(one, "05 12:02")[0][0] == missed_event("02 09:00", "05 09:00", 4)
+
+
+def test_points_before_a_person_acted_are_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offline, "demo", lambda _: GOES_ON)
+    one = seen(tmp_path, SINCE)
+    with ledger_of(tmp_path.resolve()).writing() as tx:
+        tx.execute("INSERT INTO act VALUES ('nightly.json', 1, ?, 'review', '', '', 'me')", (at("04 10:00"),))
+    assert slices(one, "05 12:00")[0][0] == missed_event("05 09:00", "05 09:00", 1)
+
+
+def test_after_not_after_nothing_is_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offline, "demo", lambda _: GOES_ON)
+    one = seen(tmp_path, SINCE, not_after=at("03 09:00"))
+    told = slices(one, "03 09:01", "04 09:00", "05 09:00")
+    assert [[event["event"] for event in events] for events in told] == [["made_up", "admitted"], [], []]
+    late = seen(tmp_path, SINCE, not_after=at("03 09:00"), id="late")
+    late = dataclasses.replace(late, checkpoint=tmp_path / "late.json")
+    with ledger_of(tmp_path.resolve()).writing() as tx:
+        note(tx, plan_job(late, live=False).sighting, SINCE)
+    told = slices(late, "04 09:00", "05 09:00")
+    assert told == [[missed_event("02 09:00", "03 09:00", 2, why="not_after has passed")], []]
+
+
+# ---- enabled, max_attempts
+
+
+def test_a_disabled_job_owes_nothing_and_no_point_of_its_rest_is_made_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "demo", lambda _: GOES_ON)
+    one = seen(tmp_path, SINCE)
+    resting = dataclasses.replace(one, enabled=False)
+    assert slices(resting, "05 12:00", "06 09:00") == [[], []]
+    [result] = owed.select([resting], False, at("06 09:00"), lambda *_: None)
+    assert isinstance(result, owed.Result)
+    assert (result.final, result.refusal) == ("disabled", None)
+    [result] = owed.select([resting], False, at("06 09:00"), lambda *_: None, by_hand=True)
+    assert isinstance(result, owed.Result)
+    assert isinstance(result.refusal, JobDisabled)
+    awake = slices(one, "07 12:00", "08 09:00")
+    assert [[event["event"] for event in events] for events in awake] == [[], ["admitted"]]
+
+
+def test_a_lower_max_attempts_exhausts_a_job_at_the_next_look_and_a_higher_one_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "nightly.json"
+    one = job(checkpoint=path)
+    for _ in range(3):
+        resume_once("t", path, lambda _: GOES_ON, "offline-demo")
+    told: list[dict[str, Any]] = []
+    now = time.time()
+    for limit, final, lines in ((4, None, 0), (3, "exhausted", 1), (2, "exhausted", 1), (4, "exhausted", 1)):
+        changed = dataclasses.replace(one, max_attempts=limit)
+        [found] = owed.select([changed], False, now, lambda _, event: told.append(event))
+        assert (found.final if isinstance(found, owed.Result) else None) == final
+        assert len(told) == lines
+    assert told == [{"event": "closed", "attempts": 3, "of": 3}]
+    outlook, refusal = forecast(plan_job(one, live=False), job_file(one), {}, None)
+    assert (outlook.status, outlook.left, refusal) == ("exhausted", 0, None)
+    assert [note for note in outlook.notes if "resumed renew nightly" in note]
+
+
+# ---- check --days
+
+
+@pytest.mark.parametrize(
+    ("changed", "days", "requests"),
+    [
+        ({}, 1, 1),
+        ({}, 3, 3),
+        ({}, 30, 4),
+        ({}, None, 4),
+        ({"max_attempts": 2}, 30, 2),
+        ({"schedule": "every 1h"}, 1, 4),
+        ({"schedule": "0 9 * * mon"}, 3, 0),
+        ({"enabled": False}, 30, 0),
+        ({"not_after": at("04 08:00")}, 30, 1),
+    ],
+)
+def test_the_most_requests_within_so_many_days(
+    tmp_path: Path, changed: dict[str, Any], days: int | None, requests: int
+) -> None:
+    one = job(checkpoint=tmp_path / "nightly.json", **changed)
+    with time_machine.travel(datetime(2026, 3, 3, 8, 30, tzinfo=UTC), tick=False):
+        outlook, _ = forecast(plan_job(one, live=False), job_file(one), {}, days)
+    assert outlook.most.requests == requests
+
+
+def test_a_point_that_is_owed_now_is_one_request_of_the_days_ahead(tmp_path: Path) -> None:
+    one = seen(tmp_path, SINCE)
+    with time_machine.travel(datetime(2026, 3, 5, 12, tzinfo=UTC), tick=False):
+        outlook, _ = forecast(plan_job(one, live=False), job_file(one), {}, 1)
+        [last] = [forecast(plan_job(dataclasses.replace(one, after_failure=()), False), job_file(one), {}, 1)[0].last]
+    assert outlook.most.requests == 2
+    assert last == datetime(2026, 3, 8, 9, tzinfo=UTC)  # now, and the three mornings after it
+
+
+@pytest.mark.parametrize(
+    ("changed", "noted"),
+    [
+        ({}, True),
+        ({"schedule": "every 1d"}, True),
+        ({"timezone": "Europe/Berlin", "schedule": "30 2 * * *"}, True),
+        ({"schedule": "0 9,21 * * *"}, False),
+        ({"enabled": False}, False),
+    ],
+)
+def test_points_a_day_apart_are_noted_once(tmp_path: Path, changed: dict[str, Any], noted: bool) -> None:
+    one = job(checkpoint=tmp_path / "nightly.json", **changed)
+    with time_machine.travel(datetime(2026, 3, 28, 0, 30, tzinfo=UTC), tick=False):
+        outlook, _ = forecast(plan_job(one, live=False), job_file(one), {}, 7)
+    assert len([note for note in outlook.notes if "series" in note]) == noted
+
+
+def test_what_moves_or_ends_the_points_is_named(tmp_path: Path) -> None:
+    one = job(checkpoint=tmp_path / "nightly.json", jitter=600)
+    outlook, _ = forecast(plan_job(one, live=False), job_file(one), {}, None)
+    assert outlook.words == "at 09:00 every day, with jitter"
+    over = job(checkpoint=tmp_path / "nightly.json", not_after=at("02 09:00"))
+    outlook, _ = forecast(plan_job(over, live=False), job_file(over), {}, None)
+    assert (outlook.points, outlook.last, outlook.most.requests) == ((), None, 0)
+    assert [note for note in outlook.notes if note.startswith("not_after has passed")]
+
+
+def test_points_have_their_offset_and_a_mark_after_a_clock_change(tmp_path: Path) -> None:
+    one = job(checkpoint=tmp_path / "nightly.json", timezone="Europe/Berlin", schedule="30 2 * * *")
+    with time_machine.travel(datetime(2026, 3, 27, 12, tzinfo=UTC), tick=False):
+        outlook, _ = forecast(plan_job(one, live=False), job_file(one), {}, 3)
+    assert [(point.isoformat(), mark) for point, mark in outlook.points] == [
+        ("2026-03-28T02:30:00+01:00", ""),
+        ("2026-03-29T03:00:00+02:00", "clock forward 1 h"),
+        ("2026-03-30T02:30:00+02:00", ""),
+    ]
+
+
+def test_an_owed_rehearsal_costs_nothing_and_a_live_job_by_its_window(tmp_path: Path) -> None:
+    provider = dataclasses.replace(LOCAL, context_tokens=10_000, price=Price(input=1, output=1, currency="EUR"))
+    one = job(checkpoint=tmp_path / "nightly.json", provider=provider)
+    for live, tokens in ((False, 0), (True, 40_000)):
+        outlook, _ = forecast(plan_job(one, live), job_file(one, live=live), {}, None)
+        assert (outlook.most.offline, outlook.most.tokens) == (not live, tokens)

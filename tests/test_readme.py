@@ -23,10 +23,11 @@ import pytest
 
 import scheduler
 from scheduler import cli, jobfile, records
-from scheduler.cli import output
-from scheduler.job import JobFile
+from scheduler.cli import diagnose, output
+from scheduler.job import EVENTS, JobFile
+from scheduler.notices import Notice, notice_json
 from scheduler.shapes import FileEntry, JobEntry, ProviderEntry
-from tests.support import PROGRAM, ROOT, Project
+from tests.support import PROGRAM, ROOT, Project, state_home
 
 pytestmark = pytest.mark.timeout(300)  # the package index may be slow
 
@@ -85,7 +86,7 @@ def bare(home: Path, *folders: Path) -> dict[str, str]:
     reach = ("PIP_", "SSL_CERT_")
     kept = {name: value for name, value in os.environ.items() if name.startswith(reach) or "_proxy" in name.lower()}
     path = os.pathsep.join([*map(str, folders), str(home / "tools"), os.environ["PATH"]])
-    return kept | {"PATH": path, "HOME": str(home)}
+    return kept | {"PATH": path, "HOME": str(home), **state_home(home)}
 
 
 def sh(line: str, folder: Path, environ: dict[str, str], code: int = 0) -> str:
@@ -193,13 +194,14 @@ def daemon(line: str, place: Place) -> None:
         errors: dict[str, Any] = {"stderr": subprocess.PIPE, "encoding": "utf-8"}
         with subprocess.Popen(shlex.split(line), cwd=place.built.folder, env=environ, **errors) as process:
             try:
-                told = [manager.recv(4096).decode()]
+                told = [manager.recv(4096).decode().split("\n")[0]]
                 process.send_signal(signal.SIGTERM)
-                told.append(manager.recv(4096).decode())
+                while told[-1] != "STOPPING=1":
+                    told.append(manager.recv(4096).decode().split("\n")[0])
                 _, said = process.communicate(timeout=60)
             finally:
                 process.kill()
-    assert (told, process.returncode) == (["READY=1", "STOPPING=1"], 0), said
+    assert (told[0], told[-1], process.returncode) == ("READY=1", "STOPPING=1", 0), said
 
 
 def resumed(said: str) -> Callable[[str, Place], None]:
@@ -212,10 +214,26 @@ def resumed(said: str) -> Callable[[str, Place], None]:
     return way
 
 
+def doctor(said: str) -> Callable[[str, Place], None]:
+    """A way that has the folder of the checkpoints as `make run` leaves it."""
+
+    def way(line: str, place: Place) -> None:
+        (place.folder / "checkpoints").chmod(0o700)
+        resumed(said)(line, place)
+
+    return way
+
+
 WAYS: list[tuple[str, Callable[[str, Place], None]]] = [
     (r"make run", make_run),
     (r"pipx install \.", pipx_install),
     (r"systemd-analyze verify \S+", systemd_verify),
+    (
+        r"resumed init ~/jobs",
+        resumed(r"(?s)\Amade /\S+.*\* \* \* \* \*  /\S+/resumed --config \S+ tick\n.*\[Service\]"),
+    ),
+    (r"resumed doctor", doctor(r"(?m)^\d+ checks: nothing is wrong$")),
+    (r"resumed doctor --verbose --online", doctor(r"(?ms)^ok     locks: .*^note   online: live is false")),
     (r"resumed daemon", daemon),
     (r"resumed check", resumed(r"shipping-question: every 2 seconds \(UTC\); 4 of 4 requests left")),
     (r"resumed check --days 7", resumed(r"(?s)4 of 4 requests left.*\n    next \d{4}-\d\d-\d\d .*and more")),
@@ -318,7 +336,7 @@ def test_two_functions_take_the_keywords_that_the_readme_names() -> None:
 
 
 def test_the_yaml_example_is_a_whole_good_file(project: Project) -> None:
-    (example,) = blocks("yaml")
+    example, _ = blocks("yaml")
     project.write(example)
     (project.folder / "CHANGELOG.md").write_text("- Faster.\n")
     read = jobfile.parse_job_file(example.encode(), project.config)
@@ -328,8 +346,27 @@ def test_the_yaml_example_is_a_whole_good_file(project: Project) -> None:
     assert "at 09:00 on Monday through Friday (Europe/Madrid); 4 of 4 requests left" in checked.stdout
 
 
+def test_the_channels_of_the_second_yaml_example_are_good_ones_of_each_kind(project: Project) -> None:
+    _, example = blocks("yaml")
+    text = f"{example}jobs: {{one: {{task: Say it, checkpoint: one.json, provider: demo}}}}\n"
+    read = jobfile.parse_job_file(text.encode(), project.config)
+    assert read.problems == ()
+    assert [channel.kind for channel in read.notify] == ["webhook", "webhook", "ping", "argv", "apprise"]
+    assert read.jobs["one"].notify == read.notify
+
+
+def test_the_table_of_events_lists_each_in_its_order() -> None:
+    assert [spans(name) for name, _ in table("event")] == [[event] for event in EVENTS]
+
+
+def test_the_json_of_a_notification_has_the_keys_that_the_readme_names() -> None:
+    sentence = prose(README).partition("The JSON has ")[2].partition(". ")[0]
+    fields = notice_json(Notice(event="done", job="a"), config="", host="", time="", version="")
+    assert spans(sentence) == list(fields)
+
+
 def test_the_comments_of_the_yaml_example_name_the_built_in_provider() -> None:
-    (example,) = blocks("yaml")
+    example, _ = blocks("yaml")
     built_in = records.MANDAPI
     assert built_in.key
     assert f"default: {built_in.name}, with {built_in.key.name} and {built_in.model_env}\n" in example
@@ -346,7 +383,7 @@ def test_the_crontab_line_is_the_one_of_the_sample_and_works(tmp_path: Path) -> 
     program.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.join(PROGRAM)} "$@"\n')
     program.chmod(0o755)
     project.write_jobs({"nightly": {"task": "Greet", "checkpoint": "checkpoints/nightly.json", "provider": "demo"}})
-    assert sh(command, Path("/"), {"HOME": str(tmp_path)}) == ""
+    assert sh(command, Path("/"), {"HOME": str(tmp_path), **state_home(tmp_path)}) == ""
     assert (project.document()["attempts"], project.document()["status"]) == (1, "done")
 
 
@@ -446,15 +483,19 @@ def test_the_readme_names_every_key_of_the_file() -> None:
 def test_the_exit_codes_are_those_of_the_program_in_their_order() -> None:
     codes = [int(code) for code, _ in table("code")]
     assert [code for code in codes if code in output.ORDER] == list(output.ORDER)
-    assert set(codes) - set(output.ORDER) == {cli.USAGE}
+    assert set(codes) - set(output.ORDER) == {cli.USAGE, diagnose.FINDINGS}
     assert len(codes) == len(set(codes))
 
 
 def test_the_dependencies_are_those_of_the_package() -> None:
     package = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert [name.replace(" ", "") for name, _ in table("package")] == package["dependencies"]
-    sentence = " ".join(prose(README).partition("The extra `test` brings ")[2].partition("\n\n")[0].split())
-    extras = {"test": sentence.partition("; ")[0], "lint": sentence.partition("; ")[2]}
+    text = " ".join(prose(README).split())
+    sentence = text.partition("The extra `test` brings ")[2].partition(". ")[0]
+    metrics = text.partition("The extra `metrics` brings ")[2].partition(", ")[0]
+    both = sentence.partition("; ")[0].replace("that too", metrics)
+    notify = text.partition("the extra `notify` brings ")[2].partition(", ")[0]
+    extras = {"metrics": metrics, "notify": notify, "test": both, "lint": sentence.partition("; ")[2]}
     for extra, said in extras.items():
         names = {re.match(r"[\w-]+", line)[0] for line in package["optional-dependencies"][extra]}  # type: ignore[index]
         plain = said.replace("the types of ", "types-")

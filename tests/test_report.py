@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.cost import Most
 from scheduler.events import event_level, event_line
 from scheduler.job import Problem
-from scheduler.outlook import Outlook, change_mark, outlook_text
+from scheduler.outlook import Outlook, change_mark, check_totals, outlook_text
 from scheduler.report import (
     JobRow,
     RestRow,
@@ -27,7 +28,7 @@ from scheduler.report import (
 from scheduler.state import PROGRESS, Outcome
 from scheduler.text import dots, first_difference, indent, json_text, one_line, printable, table
 
-NOW = "2026-03-02T09:00:00Z"
+NOW, LATER = "2026-03-02T09:00:00Z", "2026-03-04T09:00:00Z"
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 EVIL = "\x00\x07\x08\x1b[2J\x1b]0;title\x07\r\x7f\x85\x9b31m\u200b\u200e\u202e\u2028\u2029\u2066\ufeff\ud800\U000e0041"
 
@@ -207,7 +208,22 @@ EVENTS: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     "older": ({"event": "put_back", "missing": False, "attempt": 2, "of": 4}, "warning", ["older", "attempt 2 of 4"]),
     "interrupted": ({"event": "interrupted", "attempt": 2, "of": 4}, "warning", ["attempt 2 of 4", "stays counted"]),
     "retaken": ({"event": "retaken"}, "info", ["task or model changed"]),
-    "missed": ({"event": "missed", "point": NOW}, "warning", [NOW, "catch_up"]),
+    "closed": ({"event": "closed", "attempts": 3, "of": 2}, "warning", ["3 attempts are spent", "max_attempts is 2"]),
+    "missed": (
+        {"event": "missed", "why": "catch_up is false", "first": NOW, "last": NOW, "count": 1},
+        "warning",
+        [f"the point {NOW} was missed, and catch_up is false; no slice makes up for it"],
+    ),
+    "made_up": (
+        {"event": "made_up", "first": NOW, "last": LATER, "count": 3},
+        "warning",
+        [f"the points from {NOW} to {LATER} (3) were missed; one slice makes up for them"],
+    ),
+    "uncounted": (
+        {"event": "made_up", "first": NOW, "last": LATER, "count": 1000},
+        "warning",
+        ["(1000 or more)"],
+    ),
     "answered": (
         SETTLED | {"outcome": "answered", "answer": f"fin {EVIL}", "status": "done"},
         "info",
@@ -285,7 +301,7 @@ def test_status_as_json_reads_back_every_field() -> None:
     assert (told["config"], told["live"], len(told["rests"])) == ("/é", True, 2)
     assert set(told["jobs"][0]) == {
         *("id", "state", "attempts", "max_attempts", "schedule", "next_point", "last_point", "outcome", "reason"),
-        *("model", "provider", "rehearsal", "checkpoint", "answer", "review", "delivery"),
+        *("model", "provider", "rehearsal", "checkpoint", "answer", "review", "delivery", "running_since"),
     }
     assert (told["jobs"][0]["answer"], told["jobs"][1]["answer"]) == (ROWS[1].answer, None)
     assert tame(survey_json(survey(*ROWS)))
@@ -313,7 +329,8 @@ def outlook(**changed: Any) -> Outlook:
         "points": [(moment, "clock forward 1 h"), (moment + timedelta(days=1), "")],
         "more": True,
         "last": moment + timedelta(days=9),
-        "note": f"something {EVIL}",
+        "most": Most(requests=3),
+        "notes": [f"something {EVIL}"],
     }
     return Outlook(**(fields | changed))
 
@@ -331,6 +348,19 @@ def test_what_lies_ahead_in_lines() -> None:
     assert "(REHEARSAL)" in final
     assert "2026-03-29" not in final
     assert "no point lies ahead" in outlook_text(outlook(points=[], last=None))
+    rests = outlook_text(outlook(status="disabled"))
+    assert "disabled, and keeps its 3 of 4 requests left" in rests
+    assert "2026-03-29" not in rests
+
+
+def test_the_last_line_of_check_sums_up_what_all_jobs_can_send() -> None:
+    some = [outlook(most=Most(requests=3, tokens=3000, amount=1.5, currency="EUR")), outlook(most=Most(requests=0))]
+    assert check_totals(some, 7, None) == "in all: within 7 days at most 3 requests, 3000 tokens, 1.50 EUR"
+    assert check_totals(some[1:], 1, 0) == "in all: within 1 day at most 0 requests"
+    assert check_totals(some, None, 3).startswith("in all: at most 3 requests")
+    assert check_totals(some, None, 3).endswith("EUR")
+    assert check_totals(some, None, 2).endswith("1.50 EUR; budget.requests_per_day (2) may hold some back")
+    assert "    within 1 day at most 3 requests" in outlook_text(outlook(days=1))
 
 
 def test_clock_changes_say_which_way_and_how_far() -> None:

@@ -80,7 +80,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         base.execute("INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", delivery)
         base.execute("INSERT INTO act VALUES ('nightly.json', 9, ?, 'renew', '', 'because', 'ann')", (now,))
         base.execute("INSERT INTO told VALUES ('nightly', 'log', 'blocked', ?, ?, '')", (now, now))
-        base.execute("INSERT INTO pulse VALUES (?, '1', 'd', ?, ?, '')", (str(project.config), now, now))
+        base.execute("INSERT INTO pulse VALUES (?, '1', 'd', ?, 8, 'd', '', ?)", (str(project.config), now, now))
         base.execute("INSERT INTO tally VALUES ('missed', 1)")
         for table in {table for table, _ in columns()}:
             assert base.execute(f"SELECT count(*) FROM {table}").fetchone()[0], table

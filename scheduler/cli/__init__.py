@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from scheduler.cli import look, mend, review, run
-from scheduler.cli.output import NO_STORAGE, exit_code, log
+from scheduler.cli import diagnose, look, mend, review, run, start
+from scheduler.cli.output import NO_STORAGE, choose_form, exit_code, log, log_refusal
 from scheduler.errors import ResumedError, UsageRefused
 from scheduler.owed import as_refusal
 from scheduler.owner import program_version
@@ -38,9 +38,12 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="jobs.yaml; else $RESUMED_CONFIG, ./config/jobs.yaml, ~/.config/resumed/jobs.yaml, /etc/resumed/jobs.yaml",
     )
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="how log lines are written to stderr"
+    )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for group in (run, look, review, mend):
+    for group in (start, run, look, review, diagnose, mend):
         group.add_commands(commands)
     return parser
 
@@ -48,6 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; whatever goes wrong is told in one line."""
     _open_streams()
+    choose_form(sys.argv[1:] if arguments is None else arguments, os.environ)
     try:
         return _run(arguments)
     finally:
@@ -75,10 +79,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         code: int = options.handler(options)
         sys.stdout.flush()
     except UsageRefused as error:
-        log("error", str(error))
+        log_refusal(error, "usage")
         return USAGE
     except ResumedError as error:
-        log("error", str(error))
+        log_refusal(error)
         return exit_code(error)
     except BrokenPipeError:
         return 0
@@ -86,9 +90,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         return 130
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
-            log("error", f"the output cannot be written: {error.strerror}")
+            log("error", f"the output cannot be written: {error.strerror}", "fault")
             return NO_STORAGE
         fault = as_refusal(error)
-        log("error", str(fault))
+        log_refusal(fault, "fault")
         return exit_code(fault)
     return code

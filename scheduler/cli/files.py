@@ -30,7 +30,10 @@ def find_config(options: argparse.Namespace, environ: Mapping[str, str]) -> Path
         if os.path.lexists(place):  # False where the home folder is out of reach
             return place
     listed = ", ".join(str(place) for place in places)
-    raise JobFileUnreadable(path="jobs.yaml", message=f"not found; name one with --config FILE (looked for {listed})")
+    raise JobFileUnreadable(
+        path="jobs.yaml",
+        message=f"not found; name one with --config FILE, or write one: resumed init (looked for {listed})",
+    )
 
 
 def load(options: argparse.Namespace, *, quiet: bool = False) -> JobFile:
@@ -40,11 +43,11 @@ def load(options: argparse.Namespace, *, quiet: bool = False) -> JobFile:
         job_file = read_job_file(path)
     except JobFileUnreadable as error:
         for problem in error.problems[1:]:
-            log("error", problem_line(problem))
+            log("error", problem_line(problem), "problem", line=problem.line)
         raise
     if not quiet:
         for problem in job_file.problems:
-            log(problem.severity, problem_line(problem))
+            log(problem.severity, problem_line(problem), "problem", problem.job or "", line=problem.line)
     return job_file
 
 

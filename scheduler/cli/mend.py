@@ -22,28 +22,51 @@ from scheduler.text import printable, storable
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this group."""
-    command = add_command(commands, "repair", repair, "set a damaged file aside, and put the ledger's document back")
+    command = add_command(
+        commands,
+        "repair",
+        repair,
+        "set a damaged file aside, and put the ledger's document back",
+        "resumed repair shipping-question",
+    )
     add_job(command)
     _add_common(command)
 
-    command = add_command(commands, "adopt", adopt, "take over a file that the ledger does not know, with its attempts")
+    command = add_command(
+        commands,
+        "adopt",
+        adopt,
+        "take over a file that the ledger does not know, with its attempts",
+        "resumed adopt shipping-question",
+        "resumed adopt --all",
+    )
     command.add_argument("job", metavar="JOB", nargs="?", help="the job's id in jobs.yaml")
     command.add_argument("--all", action="store_true", help="every job of the file, once a ledger was set aside")
     _add_common(command)
 
     command = add_command(
-        commands, "revise", revise, "go on with an edited task or model, and the attempts that are left"
+        commands,
+        "revise",
+        revise,
+        "go on with an edited task or model, and the attempts that are left",
+        'resumed revise shipping-question --reason "the question was unclear"',
     )
     add_job(command)
     _add_common(command, required=True)
 
-    command = add_command(commands, "renew", renew, "open a new allowance of attempts for a job")
+    command = add_command(
+        commands,
+        "renew",
+        renew,
+        "open a new allowance of attempts for a job",
+        'resumed renew shipping-question --reason "the shop has new prices" --confirm shipping-question',
+    )
     add_job(command)
     _add_common(command, required=True)
     command.add_argument("--confirm", required=True, metavar="JOB", help="the job's name once more")
     command.add_argument("--keep", action="store_true", help="keep the conversation")
 
-    command = add_command(commands, "unblock", unblock, "end the rests of a provider")
+    command = add_command(commands, "unblock", unblock, "end the rests of a provider", "resumed unblock mandapi")
     command.add_argument("provider", metavar="PROVIDER", help="its name in jobs.yaml")
     _add_common(command)
 
@@ -59,7 +82,9 @@ def repair(options: argparse.Namespace) -> int:
     plan = plan_of(load(options, quiet=True), options.job)
 
     def act() -> str:
-        return mend.repair(plan, lambda event: log("info", event_line(plan.job.id, event)), options.reason)
+        return mend.repair(
+            plan, lambda event: log("info", event_line(plan.job.id, event), event["event"], plan.job.id), options.reason
+        )
 
     return _told(options, plan, act)
 
@@ -87,7 +112,7 @@ def adopt(options: argparse.Namespace) -> int:
             if exists(plan.path):
                 codes.append(_told(options, plan, functools.partial(mend.adopt, plan, options.reason)))
         except ResumedError as error:
-            log("error", f"job {job.id}: {error}")
+            log("error", f"job {job.id}: {error}", "blocked", job.id, reason=str(error))
             codes.append(exit_code(error))
     if not codes:
         print("no job has a file to adopt")

@@ -14,11 +14,13 @@ from typing import Any
 
 from scheduler.cli.arguments import add_command
 from scheduler.cli.files import find_config, load, pick
-from scheduler.cli.output import first_code, log, result_code, say
-from scheduler.errors import EntryRefused, Later, UsageRefused
-from scheduler.events import event_level, event_line, made_progress
+from scheduler.cli.output import exit_code, first_code, log, log_refusal, result_code, say
+from scheduler.errors import Later, ResumedError, UsageRefused
+from scheduler.events import event_line, made_progress
+from scheduler.herald import Herald, log_unreadable
 from scheduler.job import JobFile
-from scheduler.owed import Result, Tell
+from scheduler.metrics import after_tick
+from scheduler.owed import Result
 from scheduler.text import is_utf8
 from scheduler.tick import take_turn, tick
 from scheduler.transcript import state_lines
@@ -28,17 +30,39 @@ from scheduler.worker import work_turn
 def add_commands(commands: Any) -> None:
     """Add the commands of this group."""
     command = add_command(
-        commands, "tick", run_tick, "run one slice of each job that is due; what a crontab line calls"
+        commands,
+        "tick",
+        run_tick,
+        "run one slice of each job that is due; what a crontab line calls",
+        "resumed --config ~/jobs/config/jobs.yaml tick",
     )
     command.add_argument("jobs", nargs="*", metavar="JOB", help="only these jobs")
 
-    command = add_command(commands, "run", run_jobs, "run one slice of the named jobs now, due or not")
+    command = add_command(
+        commands,
+        "run",
+        run_jobs,
+        "run one slice of the named jobs now, due or not",
+        "resumed run shipping-question",
+    )
     command.add_argument("jobs", nargs="+", metavar="JOB", help="ids of jobs in jobs.yaml")
 
-    command = add_command(commands, "daemon", run_daemon, "run the jobs on their schedules until told to stop")
+    command = add_command(
+        commands,
+        "daemon",
+        run_daemon,
+        "run the jobs on their schedules until told to stop",
+        "resumed daemon --until-done",
+    )
     command.add_argument("--until-done", action="store_true", help="end once every job is final or blocked")
 
-    command = add_command(commands, "work", run_work, "work on one task without a jobs.yaml")
+    command = add_command(
+        commands,
+        "work",
+        run_work,
+        "work on one task without a jobs.yaml",
+        'resumed work "How long does shipping take?" --checkpoint work.json --demo --once',
+    )
     command.add_argument("task", metavar="TASK", help="what the model is asked")
     command.add_argument(
         "--checkpoint", required=True, metavar="FILE", help="made where missing; its ledger stands beside it"
@@ -50,40 +74,40 @@ def add_commands(commands: Any) -> None:
 
 
 def run_tick(options: argparse.Namespace) -> int:
-    """Run what is due; without a terminal only warnings are said."""
+    """Run what is due; without a terminal only warnings are said, and what stands when it changes and once a day."""
     quiet = not sys.stderr.isatty()
-    job_file = load(options)
+    try:
+        job_file = load(options, quiet=True)
+    except ResumedError as error:
+        log_unreadable(find_config(options, os.environ), error, os.environ, log, remembers=quiet)
+        return exit_code(error)
+    herald = Herald(job_file, os.environ, log, quiet=quiet, remembers=quiet)
+    herald.log_problems()
     names = pick(job_file, options.jobs)
-    return _run(job_file, names, bool(names), False, _teller(quiet))
+    return _run(job_file, names, bool(names), False, herald)
 
 
 def run_jobs(options: argparse.Namespace) -> int:
     """Run one slice of each named job."""
     job_file = load(options)
-    return _run(job_file, pick(job_file, options.jobs), True, True, _teller(False))
+    return _run(job_file, pick(job_file, options.jobs), True, True, Herald(job_file, os.environ, log))
 
 
-def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, tell: Tell) -> int:
+def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, herald: Herald) -> int:
     stopped = _stop_on_signals(job_file.stop_wait)
     codes = []
-    for result in tick(job_file, os.environ, tell, names=names, by_hand=by_hand, stopped=stopped):
-        codes.append(result_code(result, named=named))
-        if result.refusal is not None:
-            waits = isinstance(result.refusal, Later) and not named
-            if not (waits or isinstance(result.refusal, EntryRefused)):
-                log("warning", f"job {result.job}: {result.refusal}")
-        elif by_hand and result.final and not result.ran:
-            log("info", f"job {result.job}: it is {result.final}, and nothing was sent")
+    try:
+        for result in tick(job_file, os.environ, herald.tell, names=names, by_hand=by_hand, stopped=stopped):
+            codes.append(result_code(result, named=named))
+            herald.note(result)
+            if isinstance(result.refusal, Later) and named:
+                log("warning", f"job {result.job}: {result.refusal}", "waits", result.job, reason=str(result.refusal))
+            elif by_hand and result.final and not result.ran and result.refusal is None:
+                log("info", f"job {result.job}: it is {result.final}, and nothing was sent", "final", result.job)
+        after_tick(job_file, log, ticked=not by_hand)
+    finally:
+        herald.close()
     return 0 if stopped() and not by_hand else first_code(codes)
-
-
-def _teller(quiet: bool) -> Tell:
-    def tell(job: str, event: dict[str, Any]) -> None:
-        level = event_level(event)
-        if not quiet or level == "warning":
-            log(level, event_line(job, event))
-
-    return tell
 
 
 def _stop_on_signals(stop_wait: float) -> Callable[[], bool]:
@@ -115,9 +139,11 @@ def run_daemon(options: argparse.Namespace) -> int:
     from scheduler.daemon import Daemon
 
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # what matters of it is told by our own lines
-    job_file = load(options)
+    job_file = load(options, quiet=True)
     path = find_config(options, os.environ)
-    daemon = Daemon(path, job_file, os.environ, _teller(False), log, until_done=options.until_done)
+    herald = Herald(job_file, os.environ, log, remembers=not sys.stderr.isatty())
+    herald.log_problems()
+    daemon = Daemon(path, job_file, os.environ, herald, log, until_done=options.until_done)
     results = daemon.run()
     return first_code(_end_code(result) for result in results) if options.until_done and not daemon.stopped else 0
 
@@ -148,5 +174,5 @@ def run_work(options: argparse.Namespace) -> int:
     if result.state is not None:
         print(state_lines(result.state))
     if result.refusal is not None:
-        log("error", str(result.refusal))
+        log_refusal(result.refusal)
     return result_code(result, named=True)

@@ -1,0 +1,96 @@
+"""What a daemon says of itself: in each ledger that it works on, and to the service manager.
+
+The row in a ledger is renewed at once when something in it changes, and every `BEAT` seconds besides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from scheduler.errors import DaemonRunning, ResumedError
+from scheduler.home import state_folder
+from scheduler.job import JobFile
+from scheduler.ledger import ledger_of
+from scheduler.owed import HASTE, open_folder
+from scheduler.owner import program_version, this_process
+from scheduler.roster import Pulse, claim_daemon, release_daemon, write_pulse
+from scheduler.systemd import Manager
+
+BEAT = 30.0
+
+
+class Presence:
+    """One daemon: its claims on ledgers, its pulse, its word to the service manager."""
+
+    def __init__(self, path: Path, job_file: JobFile, environ: Mapping[str, str]) -> None:
+        self.manager = Manager(environ)
+        self._owner = this_process()
+        self._since = int(time.time())
+        self._given = str(path.absolute())  # a link may come to lead to a file that cannot be read
+        self._config = str(job_file.path)
+        self._folders: set[Path] = set()
+        self._home: set[Path] = set()
+        with contextlib.suppress(ResumedError):  # a user without one can do without: it is for a file that broke
+            self._home = {state_folder(environ)}
+        self._beat_at = float("-inf")
+        self._pulse = Pulse(
+            version=program_version(),
+            digest=job_file.digest,
+            loaded_at=self._since,
+            max_parallel=job_file.max_parallel,
+            tried=job_file.digest,
+            fault="",
+            at=self._since,
+        )
+
+    def claim(self, job_file: JobFile, folders: Collection[Path], wait: float | None = None) -> list[ResumedError]:
+        """Enter this process into the ledger of each folder, a locked one within `wait` seconds, and leave all others.
+
+        The user's own folder is one of them always, so that status finds the daemon of a file that cannot be read.
+        Returns what is wrong with the ledgers that could not be entered. Raises DaemonRunning.
+        """
+        config, folders = str(job_file.path), {*folders, *self._home}
+        self._leave(self._folders if config != self._config else self._folders - folders)
+        self._config, self._folders = config, folders
+        if job_file.digest != self._pulse.digest:
+            self._pulse = replace(self._pulse, digest=job_file.digest, loaded_at=int(time.time()))
+        self._pulse = replace(self._pulse, tried=job_file.digest, fault="")
+        return self._enter(wait)
+
+    def beat(self, tried: str, fault: str) -> None:
+        """Renew the pulse when it is time, or when another version of the file was `tried` and has this `fault`."""
+        seen = replace(self._pulse, tried=tried, fault=fault)
+        if seen != self._pulse or time.monotonic() >= self._beat_at + BEAT:
+            self._pulse = seen
+            self._enter(HASTE)
+
+    def leave(self) -> None:
+        """Take the entries of this process away."""
+        self._leave(self._folders)
+
+    def _enter(self, wait: float | None) -> list[ResumedError]:
+        self._beat_at = time.monotonic()
+        self._pulse = replace(self._pulse, at=int(time.time()))
+        faults = []
+        for folder in sorted(self._folders):
+            try:
+                with open_folder(folder).writing(wait) as tx:
+                    for name in {self._config, self._given}:
+                        claim_daemon(tx, name, self._owner, self._since)
+                        write_pulse(tx, name, self._pulse)
+            except DaemonRunning:
+                self.leave()
+                raise
+            except ResumedError as error:
+                faults.append(error)
+        return faults
+
+    def _leave(self, folders: Collection[Path]) -> None:
+        for folder in folders:
+            with contextlib.suppress(ResumedError), ledger_of(folder).writing() as tx:
+                for name in {self._config, self._given}:
+                    release_daemon(tx, name, self._owner)
