@@ -247,14 +247,14 @@ def check_target(job: Job, job_file: JobFile, environ: Mapping[str, str]) -> Non
         from scheduler.child import find_program, guard
 
         if find_program(deliver.argv[0], deliver.folder, guard(job_file, environ).environ) is None:
-            reason = f"this program is not found in PATH nor from {deliver.folder}, or may not be run"
-            raise TargetRefused(target=deliver.argv[0], reason=reason)
+            where = f"not found in PATH nor from {deliver.folder}, or may not be run"
+            raise TargetRefused(reason=f"{deliver.argv[0]}: this program is {where}")
         return
     path = deliver.file
     if not path.parent.is_dir():
-        raise TargetRefused(target=path, reason="its folder does not exist; make it, or name another")
+        raise TargetRefused(reason=f"{path}: its folder does not exist; make it, or name another")
     if _is_ours(path, (*job_file.private, job_file.path, Path(environ.get("CREDENTIALS_DIRECTORY") or os.devnull))):
-        raise TargetRefused(target=path, reason="this program keeps its own files there; name another place")
+        raise TargetRefused(reason=f"{path}: this program keeps its own files there; name another place")
     with translated(path):
         is_regular(path)
     check_can_write(path.parent)

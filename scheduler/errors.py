@@ -249,9 +249,8 @@ class SourceRefused(Blocked):
 
 
 class TargetRefused(Blocked):
-    """deliver: {target}: {reason}"""
+    """deliver: {reason}"""
 
-    target: object
     reason: str
 
 

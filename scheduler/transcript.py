@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from scheduler.cost import spent, spent_text
 from scheduler.decision import Dispatch, answer_digest, dispatch_words, review_of, review_word
 from scheduler.doubts import find_doubts, read_lines
+from scheduler.job import Price
 from scheduler.state import Attempt, State, utc
 from scheduler.text import indent, one_line, printable
 
@@ -46,6 +48,7 @@ def show_text(
     edited: bool,
     reads: bool,
     conversation: bool = False,
+    price: Price | None = None,
 ) -> str:
     """Return for a person what a review needs: task, answer, evidence, doubts, attempts, and what is on record.
 
@@ -62,7 +65,7 @@ def show_text(
         parts += ["", "EVIDENCE", *(f"  {lines}" for lines in _evidence(state)), *doubt_lines(state, reads)]
     parts += ["", "ATTEMPTS"]
     parts += [line for entry in state["history"] for line in _attempt(entry)] or ["  (none)"]
-    parts += [f"  {line}" for line in _cost(state["history"])]
+    parts += [f"  spent: {spent_text(spent(state['history'], price))}"] if state["history"] else []
     parts += [records.rstrip("\n")] if records else []
     if conversation:
         parts += ["", "CONVERSATION"]
@@ -74,14 +77,6 @@ def _head(text: str, option: str) -> str:
     """Return a text, or its first lines where it is a long one, with the option of show that prints all of it."""
     head = "\n".join(text.split("\n")[:HEAD_LINES])[:HEAD_CHARS]
     return head if head == text else f"{head}\n… (the whole: resumed show JOB {option})"
-
-
-def _cost(history: Sequence[Attempt]) -> Iterator[str]:
-    """Yield what the attempts cost, as far as it is known, and how many may cost more than that."""
-    known = [entry["usage"]["total_tokens"] for entry in history if entry["usage"]]
-    unknown = sum(entry["usage"] is None and entry["billed"] != "no" for entry in history)
-    if history:
-        yield f"known: {sum(known)} tokens" + (f"; unknown: {unknown} of {len(history)} attempts" if unknown else "")
 
 
 def answer_head(state: State, reads: bool) -> str:

@@ -150,7 +150,7 @@ def test_a_disabled_job_rests_with_what_it_has(project: Project, command: Comman
     assert "disabled, and keeps its 3 of 4 requests left" in shown
     assert "    next" not in shown
     assert "in all: within 7 days at most 0 requests\n" in shown
-    assert "CONVERSATION" in command("show", "nightly").out
+    assert "ATTEMPTS" in command("show", "nightly").out
     assert project.path().read_bytes() == before
     assert chat.count == 1
     project.live(chat.url, {"nightly": {"schedule": "every 1h"}})

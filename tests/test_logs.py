@@ -38,6 +38,7 @@ EVENTS: list[dict[str, Any]] = [
     {"event": "made_up", "first": FIRST, "last": LAST, "count": 3},
     {**_SETTLED, "outcome": "answered", "status": "done", "answer": NASTY},
     {**_SETTLED, "outcome": "timeout", "reason": NASTY},
+    {"event": "delivery", "result": "failed", "target": NASTY, "detail": NASTY},
 ]
 
 

@@ -110,10 +110,8 @@ def test_what_is_in_the_way_is_said_and_the_request_shown_all_the_same(
         monkeypatch.setenv("LOCAL_KEY", "another-0123456789")  # which ends the rest, once a slice asks
         assert as_json(project, chat)["in_the_way"] == []
         write(project, chat, {"enabled": False}, budget={"requests_per_day": 1})
-        assert as_json(project, chat)["in_the_way"] == [
-            "enabled: false",
-            "the budget of 1 requests a day is spent; the next day starts at 00:00 UTC.",
-        ]
+        first, second = as_json(project, chat)["in_the_way"]
+        assert (first, "the budget of 1 requests a day is spent" in second) == ("enabled: false", True)
         monkeypatch.delenv("LOCAL_KEY")
         assert "the key in the variable LOCAL_KEY" in as_json(project, chat)["in_the_way"][1]
         write(project, chat, {"checkpoint": "checkpoints/moved.json"})

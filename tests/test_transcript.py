@@ -51,7 +51,7 @@ def test_a_page_shows_task_conversation_attempts_and_answer_and_is_tame() -> Non
         "12 tokens",
         "read a.md:1-2",
         f"ANSWER (unreviewed, SHA-256 {answer_digest(state['answer'] or '')[:12]})\n  two\n  lines",
-        "\n  known: 12 tokens; unknown: 1 of 2 attempts\n",
+        "\n  spent: 9 tokens in, 3 tokens out; cost unknown without price; 1 attempt of unknown cost\n",
         "EVIDENCE\n  a.md: lines 1-2, 7-9\n  b.md: lines 1-1\n  DOUBT: finish reason odd is unknown",
         "2. 2026-03-02T09:00:00Z to 2026-03-02T09:00:00Z: answered",
         "     cut from its request: left out: look {}\\x1b",

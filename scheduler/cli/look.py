@@ -52,7 +52,13 @@ def add_commands(commands: Any) -> None:
     form.add_argument("--answer", action="store_true", help="the answer alone; raw into a pipe")
     form.add_argument("--conversation", action="store_true", help="the conversation too")
 
-    command = add_command(commands, "preview", preview, "print a job's next request; send nothing, count nothing")
+    command = add_command(
+        commands,
+        "preview",
+        preview,
+        "print a job's next request; send nothing, count nothing",
+        "resumed preview shipping-question",
+    )
     add_job(command)
     command.add_argument("--json", action="store_true", help="as JSON, with the exact body of the request")
 
@@ -137,9 +143,10 @@ def show(options: argparse.Namespace) -> int:
         edited = not same_task(found.state["task"], plan.job.task)
         marks = {"rehearsal": plan.rehearsal, "edited": edited, "reads": bool(plan.job.read)}
         marks |= {"conversation": options.conversation}
+        price = None if plan.offline else plan.job.provider.price
         dispatches, words = read_delivery(plan, found)
         parts = [review_text(found.state, dispatches, "" if dispatches else words), *_records(plan)]
-        print(show_text(found.state, plan.job.max_attempts, str(plan.path), "".join(parts), **marks))
+        print(show_text(found.state, plan.job.max_attempts, str(plan.path), "".join(parts), price=price, **marks))
     return 0
 
 

@@ -28,7 +28,14 @@ NOWHERE = "nothing is delivered: the job has no deliver: in jobs.yaml"
 
 def add_commands(commands: Any) -> None:
     """Add the command."""
-    command = add_command(commands, "review", review, "approve or reject the answer of a job")
+    command = add_command(
+        commands,
+        "review",
+        review,
+        "approve or reject the answer of a job",
+        'resumed review shipping-question --approve --note "as the price list says"',
+        'resumed review shipping-question --reject --note "Name the file."',
+    )
     add_job(command)
     form = command.add_mutually_exclusive_group(required=True)
     form.add_argument("--approve", action="store_true", help="it may be used, and goes where deliver: says")
@@ -59,7 +66,9 @@ def review(options: argparse.Namespace) -> int:
     # Bound to what was shown just now: another answer meanwhile is not what the person decided about.
     digest = answer_digest(state["answer"] or "")
     decision = Decision(approved=options.approve, digest=digest, note=note, who=who())
-    said = decide(plan, decision, lambda event: log("info", event_line(plan.job.id, event)))
+    said = decide(
+        plan, decision, lambda event: log("info", event_line(plan.job.id, event), event["event"], plan.job.id)
+    )
     print(printable(f"job {plan.job.id}: {said}"), flush=True)
     again = Again(who=who(), note=note) if options.redeliver else None
     return _deliver(plan, job_file, again) if options.approve else 0
@@ -69,7 +78,7 @@ def _deliver(plan: Plan, job_file: JobFile, again: Again | None) -> int:
     """Deliver what is owed; a delivery that did not end well needs a person."""
 
     def tell(job: str, event: dict[str, Any]) -> None:
-        log(event_level(event), event_line(job, event))
+        log(event_level(event), event_line(job, event), event["event"], job)
 
     done: Dispatch | None = deliver_answer(plan, job_file, os.environ, tell, again)
     if done is None:
