@@ -27,6 +27,7 @@ from scheduler.presence import Presence
 from scheduler.report import daemon_status, problem_line, stopping_status
 from scheduler.series import advance, next_look, with_openings
 from scheduler.signals import Signals
+from scheduler.systemd import Manager
 from scheduler.tick import has_delivery, run_due
 from scheduler.watch import WatchedFile
 
@@ -45,7 +46,7 @@ class Daemon:
         self._watched = WatchedFile(path, job_file)
         self._environ = environ
         self._presence = Presence(path, job_file, environ)
-        self._manager = self._presence.manager
+        self._manager = Manager(environ)
         self._herald = herald
         self._log = log
         self._until_done = until_done

@@ -15,7 +15,6 @@ from scheduler.delivery import delivery_words, dispatches_of
 from scheduler.doubts import plain_doubts
 from scheduler.due import Plan, known_model, next_due, order_of, plan_job, private_paths
 from scheduler.errors import ResumedError
-from scheduler.heartbeat import beside, daemon_folders, find_daemon, names_of
 from scheduler.home import state_path
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
@@ -24,6 +23,7 @@ from scheduler.openings import Course, count_answered, plan_opening, read_course
 from scheduler.owed import as_refusal
 from scheduler.owner import is_alive
 from scheduler.points import last_of
+from scheduler.presence import beside, daemon_folders, find_daemon, names_of
 from scheduler.reader import Peek, peek
 from scheduler.report import (
     JobRow,

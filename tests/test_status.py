@@ -24,11 +24,10 @@ from typing import Any
 import pytest
 
 from scheduler.cli.redraw import frame
-from scheduler.heartbeat import SILENCE
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import ledger_of
 from scheduler.owner import Owner, this_process
-from scheduler.presence import BEAT, Presence
+from scheduler.presence import BEAT, SILENCE, Presence
 from scheduler.report import DaemonRow, Survey, daemon_lines, survey_table
 from scheduler.roster import Pulse, claim_daemon, read_daemon, write_pulse
 from scheduler.survey import survey
