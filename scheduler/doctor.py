@@ -21,7 +21,7 @@ from scheduler.due import Plan, model_of
 from scheduler.errors import LedgerDamaged, ResumedError
 from scheduler.files import check_folder, read_regular, translated
 from scheduler.findings import Finding, guarded, note, ok, wrong
-from scheduler.ground import check_file_system, check_locks, check_space
+from scheduler.folders import check_file_system, check_locks, check_modes, check_names, check_space
 from scheduler.inventory import (
     Holding,
     faces_of,
@@ -35,7 +35,6 @@ from scheduler.inventory import (
 from scheduler.job import JobFile, Provider
 from scheduler.keys import read_headers, read_key
 from scheduler.ledger import NAME, ledger_rows
-from scheduler.litter import check_modes, check_names
 from scheduler.owner import Owner, is_alive, program_version
 from scheduler.reader import peek
 from scheduler.report import problem_line

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+import shlex
+import shutil
+import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal
 
 from scheduler.findings import Finding, note, ok, wrong
 from scheduler.job import JobFile
 from scheduler.owner import Owner, is_alive, program_version
 from scheduler.roster import Pulse
-from scheduler.starters import Starter, find_starters
 from scheduler.state import utc
 from scheduler.text import storable
+
+LIMIT: Final = 1024 * 1024
+UNITS: Final = ("etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system", "etc/systemd/user")
+_SETTING: Final = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,15 @@ class DaemonRow:
     config: str
     owner: Owner
     since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """A line that starts this program: where it stands, which command it gives, and whether it is in force."""
+
+    place: str
+    kind: Literal["tick", "daemon"]
+    active: bool = True
 
 
 def check_schedulers(
@@ -79,3 +98,90 @@ def _together(active: Collection[Starter], alive: bool) -> Iterator[Finding]:
         yield note(
             "schedulers", "nothing was found that runs these jobs; resumed init prints lines for cron and systemd"
         )
+
+
+def find_starters(config: Path, environ: Mapping[str, str], root: Path = Path("/")) -> list[Starter]:
+    """Return what starts a jobs.yaml, given by its real path: lines of crontabs and units below `root`."""
+    home = environ.get("HOME", "")
+    found = [*_crontabs(environ, root), *_services(root, home)]
+    return [starter for starter, line in found if _is_for(line, config, home, root)]
+
+
+def _crontabs(environ: Mapping[str, str], root: Path) -> Iterator[tuple[Starter, str]]:
+    own = shutil.which("crontab", path=environ.get("PATH"))
+    if own:
+        # Nothing else of the environment: it may hold keys.
+        bare = {name: environ[name] for name in ("PATH", "HOME") if name in environ}
+        done = subprocess.run(  # noqa: S603  # what PATH gives, as in a shell
+            [own, "-l"], env=bare, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        yield from _lines("your crontab", done.stdout.decode("utf-8", "replace"))
+    for path in [root / "etc/crontab", *_entries(root / "etc/cron.d")]:
+        yield from _lines(str(path), _read(path))
+
+
+def _lines(place: str, text: str) -> Iterator[tuple[Starter, str]]:
+    """Pair each line of a crontab that gives `tick` or `daemon` with its command, settings above it in front."""
+    settings = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if setting := _SETTING.fullmatch(line):
+            settings += f"{setting[1]}={setting[2]} " if setting[1] == "RESUMED_CONFIG" else ""
+        elif kind := _kind(line):
+            yield Starter(f"{place}, line {number}", kind), settings + line.replace(r"\%", "%")
+
+
+def _services(root: Path, home: str) -> Iterator[tuple[Starter, str]]:
+    folders = [root / name for name in UNITS] + ([Path(home) / ".config/systemd/user"] if home else [])
+    wanted = {path.name for folder in folders for wants in folder.glob("*.wants") for path in _entries(wants)}
+    seen: set[str] = set()
+    for path in (path for folder in folders for path in _entries(folder)):
+        if path.suffix != ".service" or path.name in seen:
+            continue
+        seen.add(path.name)
+        for line in re.findall(r"^ExecStart\s*=\s*(.*)$", _read(path).replace("\\\n", " "), re.MULTILINE):
+            if kind := _kind(line):
+                unit = path.with_suffix(".timer").name if kind == "tick" else path.name
+                yield Starter(str(path), kind, unit in wanted), line.replace("%%", "%").replace("%h", home)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _read(path: Path) -> str:
+    """Return the text of a regular file of which nothing is known; empty where it cannot be read."""
+    try:
+        if not path.is_file() or path.stat().st_size > LIMIT:
+            return ""
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _kind(line: str) -> Literal["tick", "daemon"] | None:
+    """Tell which command of this program a line gives, if it is one."""
+    if line.lstrip().startswith("#") or not re.search(r"\bresumed\b|-m scheduler\b", line):
+        return None
+    words = set(re.findall(r"(?<=\s)(?:tick|daemon)\b(?![./=-])", line))
+    return "tick" if "tick" in words else "daemon" if words else None
+
+
+def _is_for(line: str, config: Path, home: str, root: Path) -> bool:
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = line.split()
+    words = [re.sub(r"\$HOME\b|\$\{HOME\}|^~(?=/)", lambda _: home, word) for word in words]
+    named = [value for word in words if (value := _value(word, "--config=") or _value(word, "RESUMED_CONFIG="))]
+    named += [after for word, after in itertools.pairwise(words) if word == "--config"]
+    if named:
+        return os.path.realpath(named[-1]) == str(config)
+    places = (Path(home, "config/jobs.yaml"), Path(home, ".config/resumed/jobs.yaml"), root / "etc/resumed/jobs.yaml")
+    return next((os.path.realpath(place) == str(config) for place in places if os.path.lexists(place)), False)
+
+
+def _value(word: str, prefix: str) -> str:
+    return word.removeprefix(prefix) if word.startswith(prefix) else ""

@@ -20,7 +20,7 @@ from pytest_httpserver import HTTPServer
 from scheduler.cli import main
 from scheduler.doctor import examine
 from scheduler.findings import Finding, finding_line
-from scheduler.ground import check_space, file_system_of
+from scheduler.folders import check_space, file_system_of
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME
 from scheduler.owner import program_version, this_process
@@ -210,7 +210,7 @@ def test_a_small_tmpfs_is_named_for_its_kind_and_its_space(ticked: Project) -> N
 
 def test_a_disk_with_room_for_few_files_is_named(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from scheduler.ground import check_space;"
+        "from pathlib import Path; from scheduler.folders import check_space;"
         f"print([each.text for each in check_space(Path({str(tmp_path)!r}), 1)])"
     )
     mounts = f'mount -t tmpfs -o size=9m,nr_inodes=20 none "{tmp_path}"'
