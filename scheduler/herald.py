@@ -19,11 +19,10 @@ from scheduler.job import JobFile
 from scheduler.logs import Log
 from scheduler.notifier import Notifier, Verdict, folder_of, is_over, matter_of, verdict_of
 from scheduler.owed import Result, as_refusal
-from scheduler.places import Place, Places
 from scheduler.report import problem_line
 from scheduler.state import utc
 from scheduler.text import storable
-from scheduler.told import LOG
+from scheduler.told import LOG, Place, Places
 
 REMIND = 60.0
 

@@ -31,11 +31,10 @@ from scheduler.notify import Message, channel_name, shown_name
 from scheduler.outbox import Outbox
 from scheduler.owed import DISABLED, Result
 from scheduler.owner import program_version
-from scheduler.places import Place, Places
 from scheduler.reader import peek
 from scheduler.state import utc
 from scheduler.text import storable
-from scheduler.told import DAY
+from scheduler.told import DAY, Place, Places
 
 Verdict = Literal["later", "blocked", "failed", "progress", "done", "exhausted", "waits"]
 
