@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -47,13 +47,14 @@ def guard(job_file: JobFile, environ: Mapping[str, str]) -> Guarded:
     named = built_in | job_file.secret_names
     secrets = {secret for provider in providers for secret in _secrets(provider, environ)}
     secrets |= {environ[name].strip() for name in named if environ.get(name, "").strip()}
-    long = [secret for secret in secrets if len(secret) >= SHORTEST]  # a short one stands in much by chance
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if name not in named and name != CREDENTIALS and not any(secret in value for secret in long)
-    }
+    hidden = named | {CREDENTIALS}
+    kept = {name: value for name, value in environ.items() if name not in hidden and not _shows(value, secrets)}
     return Guarded(environ=kept, secrets=tuple(sorted(secrets, key=len, reverse=True)))
+
+
+def _shows(value: str, secrets: Iterable[str]) -> bool:
+    """Tell whether a value is a secret, or holds one; a short one stands in much by chance."""
+    return any(secret == value.strip() or (len(secret) >= SHORTEST and secret in value) for secret in secrets)
 
 
 def _secrets(provider: Provider, environ: Mapping[str, str]) -> Iterator[str]:
@@ -67,13 +68,14 @@ def _secrets(provider: Provider, environ: Mapping[str, str]) -> Iterator[str]:
 
 def find_program(name: str, folder: Path, environ: Mapping[str, str]) -> str | None:
     """Return the path of a program: one with a slash is looked for from the folder, any other in PATH."""
-    return shutil.which(str(folder / name) if "/" in name else name, path=environ.get("PATH", os.defpath))
+    place = os.path.join(folder, name) if "/" in name else name  # noqa: PTH118  # Path would take "./" away
+    return shutil.which(place, path=environ.get("PATH", os.defpath))
 
 
 def run_program(argv: Sequence[str], given: bytes, folder: Path, guarded: Guarded, seconds: float) -> Ended:
     """Run a program to its end with `given` on its standard input; kill it with its children after so many seconds.
 
-    Raises OSError where it cannot be started.
+    Raises OSError, and ValueError on what is no command, where it cannot be started.
     """
     # Files, not pipes: neither a program that reads nothing nor a child of its own that stays can hold us up.
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as said:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from scheduler.errors import (
     AccessRefused,
@@ -24,17 +24,18 @@ from scheduler.errors import (
 )
 from scheduler.events import event_line, made_progress
 from scheduler.job import Channel, JobFile
-from scheduler.keys import child_environ
 from scheduler.logs import Log
 from scheduler.notices import Notice, notice_json, notice_line
-from scheduler.notify import Message, channel_name, shown_name
-from scheduler.outbox import Outbox
+from scheduler.notify import Message, Outbox, channel_name, shown_name
 from scheduler.owed import DISABLED, Result
 from scheduler.owner import program_version
 from scheduler.reader import peek
 from scheduler.state import utc
 from scheduler.text import storable
 from scheduler.told import DAY, Place, Places
+
+if TYPE_CHECKING:
+    from scheduler.child import Guarded
 
 Verdict = Literal["later", "blocked", "failed", "progress", "done", "exhausted", "waits"]
 
@@ -93,7 +94,7 @@ class Notifier:
         """Notify of the jobs of this file from now on."""
         self._file = job_file
         self._places = places
-        self._child: dict[str, str] | None = None
+        self._child: Guarded | None = None
 
     def close(self) -> None:
         """Wait for what is under way, at most 10 s."""
@@ -203,9 +204,10 @@ class Notifier:
             elif told:
                 self._log("info", f"{shown_name(channel)} goes through again", "notify", notice.job or "")
 
-        if self._child is None:
-            channels = [*self._file.notify, *(it for job in self._file.jobs.values() for it in job.notify)]
-            self._child = child_environ(self._file.providers.values(), channels, self._environ)
+        if self._child is None and channel.kind == "argv":
+            from scheduler.child import guard  # which those who are told by other channels do without
+
+            self._child = guard(self._file, self._environ)
         circumstances = {
             "config": storable(str(self._file.path)),
             "host": socket.gethostname(),

@@ -1,23 +1,24 @@
-"""One notification over one channel: webhook, ping, program, apprise."""
+"""Notifications over channels (webhook, ping, program, apprise), in the background and each in its order."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 import queue
-import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from scheduler.address import check_notify_url
 from scheduler.errors import NotifyFailed
 from scheduler.job import Channel
+
+if TYPE_CHECKING:
+    from scheduler.child import Guarded
 
 DEADLINE: Final = 10.0
 # Healthchecks' protocol: https://healthchecks.io/docs/http_api/
@@ -67,15 +68,16 @@ def send(
     channel: Channel,
     message: Message,
     environ: Mapping[str, str],
-    child: Mapping[str, str],
+    child: Guarded | None,
     seconds: float = DEADLINE,
 ) -> str:
     """Send a message within so many seconds; return why it did not go, or nothing.
 
-    `child` is the environment of a program. No sentence shows an address, nor anything that the other side said.
+    `child` is what a program may see. No sentence shows an address, nor anything that the other side said.
     """
     try:
         if isinstance(channel.target, tuple):
+            assert child is not None
             _run(channel.target, message, child, seconds)
         elif channel.kind == "apprise":
             _apprise(_address(channel, environ), message, seconds)
@@ -143,32 +145,19 @@ def _within(seconds: float, work: Callable[[], None], cut: Callable[[], None]) -
         raise error
 
 
-def _run(argv: tuple[str, ...], message: Message, child: Mapping[str, str], seconds: float) -> None:
+def _run(argv: tuple[str, ...], message: Message, child: Guarded, seconds: float) -> None:
     """Run a program without a shell, the JSON on its standard input; what it prints is seen by nobody."""
-    import subprocess
+    from scheduler.child import run_program
 
     try:
-        process = subprocess.Popen(  # noqa: S603  # the user's own program, as jobs.yaml names it
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=dict(child),
-            start_new_session=True,
-        )
+        ended = run_program(argv, json.dumps(message.fields).encode() + b"\n", Path(), child, seconds)
     except (OSError, ValueError) as error:
-        raise NotifyFailed(
-            reason=f"it cannot be started: {getattr(error, 'strerror', None) or 'not a command'}"
-        ) from None
-    try:
-        process.communicate(json.dumps(message.fields).encode() + b"\n", timeout=seconds)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise NotifyFailed(reason=f"it ran longer than {seconds:.3g} s, and was killed") from None
-    if process.returncode:
-        how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
+        reason = f"it cannot be started: {getattr(error, 'strerror', None) or 'not a command'}"
+        raise NotifyFailed(reason=reason) from None
+    if ended.code is None:
+        raise NotifyFailed(reason=f"it ran longer than {seconds:.3g} s, and was killed")
+    if ended.code:
+        how = f"signal {-ended.code}" if ended.code < 0 else f"exit code {ended.code}"
         raise NotifyFailed(reason=f"it ended with {how}")
 
 
@@ -190,3 +179,46 @@ def _apprise(address: str, message: Message, seconds: float) -> None:
             raise NotifyFailed(reason="apprise could not deliver it")
 
     _within(seconds, work, lambda: None)
+
+
+class Outbox:
+    """A thread for each channel that something was sent over."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._queues: dict[Channel, queue.SimpleQueue[Callable[[], None] | None]] = {}
+        self._threads: list[threading.Thread] = []
+        self._until = float("inf")
+
+    def put(self, channel: Channel, message: Message, child: Guarded | None, ended: Callable[[str], object]) -> None:
+        """Send it once what came before it is sent; `ended` gets why it did not go, or an empty text."""
+
+        def work() -> None:
+            seconds = min(DEADLINE, self._until - time.monotonic())
+            if seconds <= 0:
+                ended(f"no time was left for it in the {DEADLINE:g} s at the end")
+            else:
+                ended(send(channel, message, self._environ, child, seconds))
+
+        if not self._queues:
+            self._until = float("inf")
+        if channel not in self._queues:
+            waiting = self._queues[channel] = queue.SimpleQueue()
+            thread = threading.Thread(target=_serve, args=(waiting,), name="outbox", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._queues[channel].put(work)
+
+    def close(self) -> None:
+        """Wait for what is under way, all together 10 s; what has not begun by then is not sent."""
+        self._until = time.monotonic() + DEADLINE
+        for waiting in self._queues.values():
+            waiting.put(None)
+        for thread in self._threads:
+            thread.join(max(0, self._until + 0.5 - time.monotonic()))
+        self._queues, self._threads = {}, []
+
+
+def _serve(waiting: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    while (work := waiting.get()) is not None:
+        work()

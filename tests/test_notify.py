@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 
 from scheduler.address import check_notify_url
-from scheduler.job import Channel, KeySource, Provider
-from scheduler.keys import child_environ
+from scheduler.child import Guarded, guard
+from scheduler.job import Channel, KeySource
+from scheduler.jobfile import read_job_file
 from scheduler.notices import Notice, Told, notice_json, notice_line
-from scheduler.notify import Message, channel_name, send, shown_name
-from scheduler.outbox import Outbox
+from scheduler.notify import Message, Outbox, channel_name, send, shown_name
 from tests.support import Hooks, Project, wait_until
 
 KEY = "sk-canary-0123456789"
 TOKEN = "hook-canary-0123456789"
 MESSAGE = Message("blocked", "job nightly: blocked: no key", {"event": "blocked", "job": "nightly", "reason": "no key"})
-ENVIRON = {"PATH": os.environ["PATH"]}
+CHILD = Guarded(environ={"PATH": os.environ["PATH"]}, secrets=())
 
 
 def webhook(address: str | KeySource) -> Channel:
@@ -38,7 +38,7 @@ def program(code: str, *arguments: str) -> Channel:
 
 
 def sent(channel: Channel, message: Message = MESSAGE, seconds: float = 5, **environ: str) -> str:
-    return send(channel, message, environ, ENVIRON, seconds)
+    return send(channel, message, environ, CHILD, seconds)
 
 
 # ---- webhooks and pings
@@ -272,21 +272,31 @@ def test_a_program_that_leaves_a_child_behind_is_not_waited_for() -> None:
     assert time.monotonic() - begun < 10
 
 
-def test_a_child_inherits_no_variable_that_holds_a_secret(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("file-canary-0123456789\n")
+def test_a_child_inherits_no_variable_that_holds_a_secret(project: Project, tmp_path: Path) -> None:
     (tmp_path / "service").write_text("credential-canary-0123456789\n")
-    providers = [
-        Provider(name="a", base_url="x", key=KeySource(kind="env", name="A_KEY")),
-        Provider(name="b", base_url="x", key=KeySource(kind="file", name=str(tmp_path / "key"))),
-        Provider(name="c", base_url="x", key=KeySource(kind="credential", name="service")),
-        Provider(name="d", base_url="x", headers=(("api-key", KeySource(kind="env", name="HEADER")), ("X-A", "b"))),
-        Provider(name="e", base_url="x", key=KeySource(kind="env", name="SHORT")),
-        Provider(name="f", base_url="x", key=KeySource(kind="env", name="UNSET")),
-    ]
-    channels = [
-        Channel(kind="webhook", target=KeySource(kind="env", name="HOOK")),
-        Channel(kind="argv", target=("true",)),
-    ]
+    key = project.folder / "key"
+    key.write_text("file-canary-0123456789\n")
+    key.chmod(0o600)
+    url = {"base_url": "https://api.example.com/v1", "model": "m"}
+    providers = {
+        "a": url | {"key": {"env": "A_KEY"}},
+        "b": url | {"key": {"file": str(key)}},
+        "c": url | {"key": {"credential": "service"}},
+        "d": url | {"headers": {"api-key": {"env": "HEADER"}, "X-A": "b"}},
+        "e": url | {"key": {"env": "SHORT"}},
+        "f": url | {"key": {"env": "UNSET"}},
+    }
+    jobs = {
+        "good": {"task": "t", "checkpoint": "good.json", "notify": [{"ping": {"env": "JOB_HOOK"}}]},
+        "again": {
+            "task": "t {opening}",
+            "checkpoint": "again-{opening}.json",
+            "series": {"opens": "@daily", "times": 2},
+            "notify": [{"webhook": {"env": "SERIES_HOOK"}}],
+        },
+        "refused": {"task": "t", "odd": 1, "notify": [{"webhook": {"env": "REFUSED_HOOK"}}]},
+    }
+    project.write_jobs(jobs, providers=providers, notify=[{"webhook": {"env": "HOOK"}}, {"argv": ["true"]}])
     plain = {"PATH": "/bin", "LANG": "C.UTF-8", "PRESHORT": "ollama-models"}
     environ = {
         "A_KEY": KEY,
@@ -295,11 +305,16 @@ def test_a_child_inherits_no_variable_that_holds_a_secret(tmp_path: Path) -> Non
         "FROM_SERVICE": "credential-canary-0123456789",
         "HEADER": "Bearer header-canary-0123456789",
         "HOOK": "https://hooks.example.com/canary",
+        "JOB_HOOK": "https://hooks.example.com/job",
+        "SERIES_HOOK": "https://hooks.example.com/series",
+        "REFUSED_HOOK": "https://hooks.example.com/refused",
         "SHORT": "ollama",
         "SHORT_AGAIN": " ollama ",
         "CREDENTIALS_DIRECTORY": str(tmp_path),
     }
-    assert child_environ(providers, channels, environ | plain) == plain
+    job_file = read_job_file(project.config)
+    assert [*job_file.jobs, *job_file.series, *job_file.refused] == ["good", "again", "refused"]
+    assert guard(job_file, environ | plain).environ == plain
 
 
 # ---- apprise
@@ -394,23 +409,23 @@ def test_the_json_holds_one_line_texts_and_where_it_comes_from() -> None:
 
 
 def test_a_slow_channel_delays_no_other_and_order_is_kept(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.outbox.DEADLINE", 2.0)
+    monkeypatch.setattr("scheduler.notify.DEADLINE", 2.0)
     outbox, ended = Outbox({}), []
     with receiver(_hang) as url:
-        outbox.put(webhook(url), MESSAGE, {}, ended.append)
+        outbox.put(webhook(url), MESSAGE, None, ended.append)
         for number in range(3):
-            outbox.put(webhook(hooks.url), Message("x", "", {"event": number}), {}, ended.append)
+            outbox.put(webhook(hooks.url), Message("x", "", {"event": number}), None, ended.append)
         hooks.wait_for(3)
         assert [json.loads(body)["event"] for _, body in hooks.got] == [0, 1, 2]
 
 
 def test_at_the_end_all_channels_together_get_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.outbox.DEADLINE", 1.0)
+    monkeypatch.setattr("scheduler.notify.DEADLINE", 1.0)
     outbox, ended = Outbox({}), []
     with contextlib.ExitStack() as stack:
         for url in [stack.enter_context(receiver(_hang)) for _ in range(3)]:
             for _ in range(3):
-                outbox.put(webhook(url), MESSAGE, {}, ended.append)
+                outbox.put(webhook(url), MESSAGE, None, ended.append)
         begun = time.monotonic()
         outbox.close()
         assert time.monotonic() - begun < 2.5
