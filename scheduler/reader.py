@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from scheduler.database import Connection
 from scheduler.document import MAX_BYTES, InvalidDocument, digest, parse
 from scheduler.errors import CheckpointUnknown, LedgerDamaged, UsageRefused
 from scheduler.files import read_regular
@@ -40,18 +43,28 @@ class Peek:
     behind: bool
 
 
-def peek(path: Path | str) -> Peek:
-    """Read a checkpoint without a lock and without writing anything.
+@contextmanager
+def peeking(path: Path | str) -> Iterator[tuple[Peek, Connection | None]]:
+    """Read a checkpoint as `peek` does, and go on with its ledger on the same snapshot; None where there is none yet.
 
-    Raises CheckpointUnknown, LedgerDamaged, LedgerForeign, and the refusals of access and storage.
+    Raises what `peek` raises.
     """
     path = locate(path)
     # The file first: a writer commits before it publishes, so the ledger read later knows whatever the file held.
     body = read_regular(path, MAX_BYTES)
     with ledger_rows(path.parent) as tx:
         record = read_record(tx, path.with_name(NAME), path.name) if tx else None
-    behind = is_behind(path, body, record)
-    return Peek(document_of(path, record), record, behind)
+        behind = is_behind(path, body, record)
+        yield Peek(document_of(path, record), record, behind), tx
+
+
+def peek(path: Path | str) -> Peek:
+    """Read a checkpoint without a lock and without writing anything.
+
+    Raises CheckpointUnknown, LedgerDamaged, LedgerForeign, and the refusals of access and storage.
+    """
+    with peeking(path) as (found, _):
+        return found
 
 
 def is_behind(path: Path, body: bytes | None, record: Record | None) -> bool:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from scheduler.attempt import accept, next_request
+from scheduler.database import Connection
 from scheduler.decision import Dispatch, rejection, review_word
 from scheduler.delivery import delivery_words, dispatches_of
 from scheduler.doubts import plain_doubts
@@ -24,7 +25,7 @@ from scheduler.owed import as_refusal
 from scheduler.owner import is_alive
 from scheduler.points import last_of
 from scheduler.presence import beside, daemon_folders, find_daemon, names_of
-from scheduler.reader import Peek, peek
+from scheduler.reader import Peek, peeking
 from scheduler.report import (
     JobRow,
     JobState,
@@ -162,9 +163,11 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
         checkpoint=str(plan.path),
     )
     try:
-        found, facts, since = look(plan, now)
+        with peeking(plan.path) as (found, tx):
+            facts, since = _facts(tx, plan, now)
+            delivery = _delivery(tx, plan, found)[1]
         row = _with_points(_with_state(row, found, bool(job.read)), job, facts, since, now)
-        row = replace(row, delivery=read_delivery(plan, found)[1] or None)
+        row = replace(row, delivery=delivery or None)
         if found.state is not None:
             row = _with_edits(row, found.state, plan)
         if row.state == "ready" and not job.enabled:
@@ -181,21 +184,28 @@ def look(plan: Plan, now: float) -> tuple[Peek, Facts, int]:
 
     Raises what `peek` raises, and LedgerDamaged on a row that would block a slice.
     """
-    found = peek(plan.path)
-    with ledger_rows(plan.path.parent) as tx:
-        if tx is None:
-            return found, Facts(), int(now)
-        if not plan.offline:
-            read_rests(tx, int(now))
-        return found, read_facts(tx, plan.path.name), read_seen(tx, plan.sighting, int(now)).since
+    with peeking(plan.path) as (found, tx):
+        return found, *_facts(tx, plan, now)
+
+
+def _facts(tx: Connection | None, plan: Plan, now: float) -> tuple[Facts, int]:
+    if tx is None:
+        return Facts(), int(now)
+    if not plan.offline:
+        read_rests(tx, int(now))
+    return read_facts(tx, plan.path.name), read_seen(tx, plan.sighting, int(now)).since
 
 
 def read_delivery(plan: Plan, found: Peek) -> tuple[list[Dispatch], str]:
     """Return the deliveries of the present answer, and how its delivery stands in a few words, which may be none."""
+    with ledger_rows(plan.path.parent) as tx:
+        return _delivery(tx, plan, found)
+
+
+def _delivery(tx: Connection | None, plan: Plan, found: Peek) -> tuple[list[Dispatch], str]:
     if found.state is None or found.record is None or found.state["answer"] is None:
         return [], ""
-    with ledger_rows(plan.path.parent) as tx:
-        dispatches = dispatches_of(tx, plan.path.name, found.record, found.state) if tx else []
+    dispatches = dispatches_of(tx, plan.path.name, found.record, found.state) if tx else []
     return dispatches, delivery_words(plan, found.record, found.state, dispatches)
 
 

@@ -29,12 +29,10 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _NAMES = {86400: "day", 3600: "hour", 60: "minute", 1: "second"}
 _MACROS = {
     "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
+    **dict.fromkeys(("@daily", "@midnight"), "0 0 * * *"),
     "@weekly": "0 0 * * 0",
     "@monthly": "0 0 1 * *",
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
+    **dict.fromkeys(("@yearly", "@annually"), "0 0 1 1 *"),
 }
 _FORMS = 'five fields (minute hour day-of-month month day-of-week), a macro such as @daily, or "every 15m"'
 
@@ -161,6 +159,7 @@ def _on_grid(period: timedelta, first: datetime, moment: datetime, *, forward: b
     return first + steps * period if steps >= 0 else None
 
 
+@lru_cache(maxsize=4096)  # many jobs of one schedule are asked at the same moment
 def _on_clock(cron: _Cron, zone: tzinfo, moment: datetime, *, forward: bool) -> datetime | None:
     """Find the nearest instant of the line; `moment` and the result are in UTC.
 
