@@ -270,6 +270,15 @@ def test_the_numbers_are_written_when_a_slice_ended_or_it_is_long_ago(project: P
         assert textfile(project).exists() == written
 
 
+def test_deliveries_are_counted_by_what_became_of_them(project: Project) -> None:
+    (project.folder / "out").mkdir()
+    job = {**DEMO, "checkpoint": "checkpoints/greet.json", "deliver": {"file": "out/greet.txt", "review": False}}
+    project.write_jobs({"greet": job}, metrics={"textfile": "resumed.prom"})
+    ran("--config", project.config, "tick")
+    assert (project.folder / "out/greet.txt").read_text()
+    assert numbers(project)["resumed_deliveries_total outcome=delivered"] == 1
+
+
 def test_a_tick_of_one_job_makes_no_other_folder(project: Project) -> None:
     jobs = {name: {**DEMO, "task": name, "checkpoint": f"{name}/x.json"} for name in ("a", "b")}
     project.write_jobs(jobs, metrics={"textfile": "resumed.prom"})
