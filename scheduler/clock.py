@@ -13,11 +13,10 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from scheduler.job import Job
+from scheduler.logs import Log
 from scheduler.points import next_of
 
 SOON = timedelta(seconds=60)
-
-Log = Callable[[str, str], object]
 
 
 class Points(BaseTrigger):  # type: ignore[misc]  # apscheduler 3.x ships no types

@@ -68,11 +68,6 @@ def read_flights(tx: Connection) -> list[Flight]:
     return [Flight(key, attempt, Owner(*owner)) for key, attempt, *owner in read_rows(tx, query, ())]
 
 
-def is_spent(job: Job, attempts: int) -> bool:
-    """Tell whether a job has no attempt left."""
-    return attempts >= job.max_attempts
-
-
 def openings_in(folder: Path, keys: Iterable[str], job_file: JobFile) -> set[str]:
     """Return those of a folder's file names that are openings of a series."""
     patterns = [pattern_of(job) for job in job_file.series.values() if folder in _homes(job)]

@@ -20,9 +20,10 @@ from scheduler.database import Connection
 from scheduler.due import Plan
 from scheduler.errors import ExtraMissing, ResumedError
 from scheduler.files import translated
-from scheduler.inventory import folders_of, is_spent, openings_in, plans_of, read_flights, read_holdings
+from scheduler.inventory import folders_of, openings_in, plans_of, read_flights, read_holdings
 from scheduler.job import JobFile
 from scheduler.ledger import NAME, ledger_of, ledger_rows
+from scheduler.logs import Log
 from scheduler.owed import HASTE, as_refusal
 from scheduler.owner import is_alive
 from scheduler.roster import LAST_TICK, RELOAD_FAILURES, count_up, set_tally
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 EVERY: Final = 30.0
 BUCKETS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 STATES: Final = ("ready", "running", "done", "exhausted", "blocked", "disabled")
-
-Log = Callable[[str, str], object]
 
 
 @dataclass(kw_only=True)
@@ -179,7 +178,7 @@ def _of_folder(folder: Path, plans: dict[str, Plan], job_file: JobFile) -> Numbe
 
 
 def _state(plan: Plan, status: str, attempts: int, *, running: bool) -> str:
-    if status == "ready" and not running and is_spent(plan.job, attempts):
+    if status == "ready" and not running and attempts >= plan.job.max_attempts:
         return "exhausted"
     if status != "ready":
         return status

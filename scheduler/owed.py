@@ -21,7 +21,6 @@ from scheduler.state import State, is_final, utc
 from scheduler.tools import Tool
 
 Tell = Callable[[str, dict[str, Any]], object]
-Stopped = Callable[[], bool]
 
 # The final word on a job that its owner let rest.
 DISABLED = "disabled"

@@ -17,6 +17,7 @@ from scheduler.doubts import plain_doubts
 from scheduler.due import Plan, known_model, next_due, order_of, plan_job, private_paths
 from scheduler.errors import ResumedError
 from scheduler.home import state_path
+from scheduler.inventory import folders_of
 from scheduler.job import Job, JobFile
 from scheduler.ledger import Admission, ledger_rows
 from scheduler.notify import channel_name, shown_name
@@ -56,7 +57,7 @@ def survey(job_file: JobFile, environ: Mapping[str, str], *, unfolded: bool = Fa
         job_row(plans[name], environ, now, private) if name in plans else _refused_row(job_file, name)
         for name in sorted({*plans, *job_file.refused})
     ]
-    folders = sorted({plan_job(job, job_file.live).path.parent for job in job_file.entries})
+    folders = folders_of(job_file)
     rests = [rest for folder in folders for rest in _rests(folder, now)]
     patterns = [plan_job(pattern, job_file.live) for _, pattern in sorted(job_file.series.items())]
     series = [series_row(plan, environ, now, private, unfolded=unfolded) for plan in patterns]
@@ -132,7 +133,7 @@ def _rests(folder: Path, now: float) -> list[RestRow]:
 
 def _silent(folders: Sequence[Path], job_file: JobFile, environ: Mapping[str, str]) -> list[SilentRow]:
     """Return each channel of the file that fails, once, with its latest reason and the time since when it fails."""
-    channels = [*job_file.notify, *(channel for job in job_file.jobs.values() for channel in job.notify)]
+    channels = [*job_file.notify, *(channel for job in job_file.entries for channel in job.notify)]
     named = {channel_name(channel): shown_name(channel) for channel in channels}
     found: dict[str, tuple[str, int]] = {}
     own: list[Path] = []

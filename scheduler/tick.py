@@ -16,13 +16,12 @@ from scheduler.delivery import deliver_answer, owes_delivery
 from scheduler.due import MISSED_AFTER, SHORTEST_GAP, Plan, model_of, order_of, plan_job, private_paths
 from scheduler.errors import EntryRefused, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
-from scheduler.owed import HASTE, Result, Turn, as_refusal, count_missed, made_up, select
+from scheduler.owed import HASTE, Result, Tell, Turn, as_refusal, count_missed, made_up, select
 from scheduler.reader import peek
 from scheduler.report import problem_line
 from scheduler.series import unfold
 from scheduler.state import State, is_final
 
-Tell = Callable[[str, dict[str, Any]], object]
 Stopped = Callable[[], bool]
 
 

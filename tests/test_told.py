@@ -539,6 +539,17 @@ def test_a_failing_channel_is_logged_once_shown_in_status_and_touches_nothing(
     assert hooks.events == ["done"] * 3
 
 
+def test_a_failing_channel_of_a_series_stands_in_status(ticks: Ticks, hooks: Hooks, chat: Any) -> None:
+    hooks.status = 500
+    series = {"opens": "* * * * *", "times": 1}
+    own = {"checkpoint": "checkpoints/nightly-{opening}.json", "series": series, "notify": [{"webhook": hooks.url}]}
+    write(ticks.project, chat.url, None, own)
+    for _ in range(2):
+        ticks.tick(code=0, after=60)
+    assert hooks.events[:1] == ["done"]
+    assert "NOTIFY: webhook 127.0.0.1 failed: the answer was 500" in ticks.tick("status", code=0)
+
+
 def test_a_program_gets_the_json_and_no_secret(ticks: Ticks, tmp_path: Path, chat: Any) -> None:
     code = "import json, os, sys; json.dump([json.load(sys.stdin), dict(os.environ)], open(sys.argv[1], 'w'))"
     target = tmp_path / "seen.json"

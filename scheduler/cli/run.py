@@ -20,7 +20,6 @@ from scheduler.events import event_line, made_progress
 from scheduler.herald import Herald, log_unreadable
 from scheduler.job import JobFile
 from scheduler.metrics import after_tick
-from scheduler.owed import Result
 from scheduler.text import is_utf8
 from scheduler.tick import take_turn, tick
 from scheduler.transcript import state_lines
@@ -145,11 +144,8 @@ def run_daemon(options: argparse.Namespace) -> int:
     herald.log_problems()
     daemon = Daemon(path, job_file, os.environ, herald, log, until_done=options.until_done)
     results = daemon.run()
-    return first_code(_end_code(result) for result in results) if options.until_done and not daemon.stopped else 0
-
-
-def _end_code(result: Result) -> int:
-    return result_code(result, named=False)
+    codes = (result_code(result, named=False) for result in results)
+    return first_code(codes) if options.until_done and not daemon.stopped else 0
 
 
 def run_work(options: argparse.Namespace) -> int:
