@@ -14,7 +14,7 @@ import pytest
 import time_machine
 
 from scheduler.daemon import Daemon
-from scheduler.events import event_line
+from scheduler.herald import Herald
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import ledger_of
 from scheduler.owed import Result
@@ -72,14 +72,12 @@ def run(project: Project, script: Callable[[list[str]], object], *, until_done: 
         if not until_done or failed:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    daemon = Daemon(
-        project.config,
-        read_job_file(project.config),
-        project.environ(),
-        lambda job, event: log.append(event_line(job, event)),
-        lambda _, message: log.append(message),
-        until_done=until_done,
-    )
+    def note(_: str, message: str, *__: str, **___: object) -> None:
+        log.append(message)
+
+    job_file, environ = read_job_file(project.config), project.environ()
+    herald = Herald(job_file, environ, note)
+    daemon = Daemon(project.config, job_file, environ, herald, note, until_done=until_done)
     thread = threading.Thread(target=play)
     thread.start()
     results = daemon.run()
