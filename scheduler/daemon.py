@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from scheduler.clock import SOON, Clock
-from scheduler.due import plan_job
 from scheduler.errors import AccessRefused, Blocked, EntryRefused, Later, LedgerBusy, ProgramFault, ResumedError
 from scheduler.herald import Herald
+from scheduler.inventory import jobs_by_folder
 from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
 from scheduler.logs import Log
@@ -60,7 +60,7 @@ class Daemon:
         self._read = job_file
         self._file = replace(job_file, jobs={})  # what is run: the openings of the series are among its jobs
         self._opens_at = 0.0
-        self._folders = _by_folder(job_file)
+        self._folders = jobs_by_folder(job_file)
         self._max_parallel = job_file.max_parallel
         self._clock = Clock(self._fire, log, job_file.max_parallel)
         self._metrics = MetricsFile(log)
@@ -70,7 +70,7 @@ class Daemon:
 
         Raises DaemonRunning.
         """
-        self._signals.catch()
+        self._signals.catch(hangup=True)
         self._claim()
         try:
             self._clock.start()
@@ -206,7 +206,7 @@ class Daemon:
 
     def _switch(self, fresh: JobFile) -> int:
         """Go on with the jobs of another file, or of other openings; return how many are new or changed."""
-        old, self._file, self._folders = self._file, fresh, _by_folder(fresh)
+        old, self._file, self._folders = self._file, fresh, jobs_by_folder(fresh)
         if old.digest != fresh.digest:
             self._claim(HASTE)  # in most folders it stands since the start
         for name in {*old.jobs, *old.series, *old.refused} - {*fresh.jobs, *fresh.series}:
@@ -285,15 +285,6 @@ class Daemon:
                 self._manager.alive(stopping_status(len(self._running)))
                 self._idle.wait(min(left, POLL, self._manager.patience))
             return not self._running
-
-
-def _by_folder(job_file: JobFile) -> dict[Path, list[Job]]:
-    """Return the jobs of each folder whose ledger they or a series use."""
-    folders: dict[Path, list[Job]] = {}
-    for job in job_file.entries:
-        members = folders.setdefault(plan_job(job, job_file.live).path.parent, [])
-        members += [] if job.series else [job]
-    return folders
 
 
 def _is_over(result: Result | None) -> bool:

@@ -37,9 +37,18 @@ def plans_of(job_file: JobFile) -> list[Plan]:
     return [plan_job(job, job_file.live) for job in job_file.jobs.values()]
 
 
+def jobs_by_folder(job_file: JobFile) -> dict[Path, list[Job]]:
+    """Return the jobs of each folder whose ledger they or a series use."""
+    folders: dict[Path, list[Job]] = {}
+    for job in job_file.entries:
+        members = folders.setdefault(plan_job(job, job_file.live).path.parent, [])
+        members += [] if job.series else [job]
+    return folders
+
+
 def folders_of(job_file: JobFile) -> list[Path]:
     """Return the folders whose ledgers its jobs and series use."""
-    return sorted({plan_job(job, job_file.live).path.parent for job in job_file.entries})
+    return sorted(jobs_by_folder(job_file))
 
 
 def pattern_of(series: Job) -> re.Pattern[str]:

@@ -29,7 +29,7 @@ BEAT = 30.0
 SILENCE = 4 * BEAT
 
 # A folder with a ledger, and the name of a jobs.yaml in it.
-Place = tuple[Path, str]
+Registration = tuple[Path, str]
 
 
 class Presence:
@@ -39,7 +39,7 @@ class Presence:
         self._owner = this_process()
         self._since = int(time.time())
         self._given = str(path.absolute())  # a link may come to lead to a file that cannot be read
-        self._places: set[Place] = set()
+        self._registrations: set[Registration] = set()
         self._home: set[Path] = set()
         with contextlib.suppress(ResumedError):  # a user without one can do without: it is for a file that broke
             self._home = {state_folder(environ)}
@@ -61,17 +61,20 @@ class Presence:
         Returns what is wrong with the ledgers that could not be entered. Raises DaemonRunning.
         """
         names = {str(job_file.path), self._given}
-        before, self._places = self._places, {(folder, name) for folder in {*folders, *self._home} for name in names}
+        before, self._registrations = (
+            self._registrations,
+            {(folder, name) for folder in {*folders, *self._home} for name in names},
+        )
         if job_file.digest != self._pulse.digest:
             self._pulse = replace(self._pulse, digest=job_file.digest, loaded_at=int(time.time()))
         self._pulse = replace(self._pulse, tried=job_file.digest, fault="")
         try:
             return self._enter(wait)
         except DaemonRunning:
-            self._leave(self._places, wait)
+            self._leave(self._registrations, wait)
             raise
         finally:
-            self._leave(before - self._places, wait)
+            self._leave(before - self._registrations, wait)
 
     def beat(self, tried: str, fault: str) -> None:
         """Renew the pulse when it is time, or when another version of the file was `tried` and has this `fault`."""
@@ -82,16 +85,16 @@ class Presence:
 
     def leave(self) -> None:
         """Take the entries of this process away."""
-        self._leave(self._places, None)
+        self._leave(self._registrations, None)
 
     def _enter(self, wait: float | None) -> list[ResumedError]:
         self._beat_at = time.monotonic()
         self._pulse = replace(self._pulse, at=int(time.time()))
         faults = []
-        for folder, places in _by_folder(self._places):
+        for folder, names in _by_folder(self._registrations):
             try:
                 with open_folder(folder).writing(wait) as tx:
-                    for name in places:
+                    for name in names:
                         claim_daemon(tx, name, self._owner, self._since)
                         write_pulse(tx, name, self._pulse)
             except DaemonRunning:
@@ -100,16 +103,16 @@ class Presence:
                 faults.append(error)
         return faults
 
-    def _leave(self, left: Collection[Place], wait: float | None) -> None:
-        for folder, places in _by_folder(left):
+    def _leave(self, left: Collection[Registration], wait: float | None) -> None:
+        for folder, names in _by_folder(left):
             with contextlib.suppress(ResumedError), ledger_of(folder).writing(wait) as tx:
-                for name in places:
+                for name in names:
                     release_daemon(tx, name, self._owner)
 
 
-def _by_folder(places: Collection[Place]) -> Iterator[tuple[Path, list[str]]]:
+def _by_folder(registrations: Collection[Registration]) -> Iterator[tuple[Path, list[str]]]:
     """Return each folder with its names, for one transaction each."""
-    for folder, found in itertools.groupby(sorted(places), key=lambda place: place[0]):
+    for folder, found in itertools.groupby(sorted(registrations), key=lambda one: one[0]):
         yield folder, [name for _, name in found]
 
 

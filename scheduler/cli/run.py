@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from scheduler.cli.arguments import add_command
@@ -20,6 +18,7 @@ from scheduler.events import event_line, made_progress
 from scheduler.herald import Herald, log_unreadable
 from scheduler.job import JobFile
 from scheduler.metrics import after_tick
+from scheduler.signals import Signals
 from scheduler.text import is_utf8
 from scheduler.tick import take_turn, tick
 from scheduler.transcript import state_lines
@@ -111,24 +110,20 @@ def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, herald
 
 def _stop_on_signals(stop_wait: float) -> Callable[[], bool]:
     """Let no slice begin after SIGTERM or SIGINT; those in flight get `stop_wait` seconds; a second signal ends all."""
-    stop = threading.Event()
 
     def interrupt() -> None:
         from scheduler.gateway import interrupt_all
 
         interrupt_all()
 
-    def handle(number: int, _: FrameType | None) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
+    def wait() -> None:
         timer = threading.Timer(stop_wait, interrupt)
         timer.daemon = True
         timer.start()
 
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
-    return stop.is_set
+    signals = Signals(wait)
+    signals.catch(hangup=False)
+    return signals.stop.is_set
 
 
 def run_daemon(options: argparse.Namespace) -> int:
