@@ -18,7 +18,7 @@ from scheduler.due import Plan
 from scheduler.errors import MaintenanceRefused, ResumedError, TargetRefused
 from scheduler.files import check_can_write, is_regular, publish, remove_leftovers, sync_folder, translated
 from scheduler.job import Delivery, Job, JobFile
-from scheduler.ledger import Record, ledger_of, read_record
+from scheduler.ledger import Record, archived_attempts, ledger_of, read_record
 from scheduler.owed import Tell
 from scheduler.owner import Owner, is_alive, this_process
 from scheduler.reader import document_of
@@ -85,7 +85,7 @@ def dispatches_of(tx: Connection, key: str, record: Record, state: State) -> lis
     return read_dispatches(tx, key, record.version.allowance, answer_digest(state["answer"]))
 
 
-def may_deliver(plan: Plan, record: Record, state: State) -> bool:
+def may_deliver(tx: Connection, plan: Plan, record: Record, state: State) -> bool:
     """Tell whether an answer may go to where its job delivers: approved, or a file that asks for no review.
 
     An answer without evidence, of another task than the job's, or that this ledger never saw come (it was adopted, and
@@ -99,11 +99,14 @@ def may_deliver(plan: Plan, record: Record, state: State) -> bool:
         return word == "approved"
     last = state["attempts"]
     seen = any(row.attempt == last and row.outcome == "answered" for row in record.admissions)
+    seen = seen and last > archived_attempts(tx, plan.path.name, record.version.allowance)
     sound = NO_EVIDENCE not in plain_doubts(state, bool(plan.job.read))
     return seen and sound and same_task(state["task"], plan.job.task)
 
 
-def delivery_words(plan: Plan, record: Record, state: State, dispatches: Sequence[Dispatch]) -> str:
+def delivery_words(
+    tx: Connection, plan: Plan, record: Record, state: State, dispatches: Sequence[Dispatch]
+) -> str:
     """Say how the delivery of an answer stands; nothing where none is to come before a person has decided."""
     word, deliver = review_word(state), plan.job.deliver
     if dispatches:
@@ -112,7 +115,7 @@ def delivery_words(plan: Plan, record: Record, state: State, dispatches: Sequenc
         return ""
     if plan.rehearsal:
         return "never delivered: a rehearsal"
-    if may_deliver(plan, record, state):
+    if may_deliver(tx, plan, record, state):
         return "to be delivered"
     return "" if deliver.review else "not delivered without a review"
 
@@ -136,8 +139,8 @@ def owes_delivery(plan: Plan) -> bool:
         if dispatches := read_dispatches(tx, key, allowance, answer_digest(answer)):
             return dispatches[-1].untold
         record = read_record(tx, ledger.path, key)
-    state = document_of(plan.path, record)
-    return record is not None and state is not None and may_deliver(plan, record, state)
+        state = document_of(plan.path, record)
+        return record is not None and state is not None and may_deliver(tx, plan, record, state)
 
 
 def deliver_answer(
@@ -174,7 +177,7 @@ def _claim(plan: Plan, again: Again | None, tell: Tell) -> _Parcel | None:
             _close(tx, place, dispatch.number, "unknown", ENDED)
         if before and before[-1].result is None and again:
             raise MaintenanceRefused(message=f"job {plan.job.id}: {RUNS.format(pid=before[-1].pid)}")
-        allowed = may_deliver(plan, record, state) and (not before or again is not None)
+        allowed = may_deliver(tx, plan, record, state) and (not before or again is not None)
         number = len(before) + 1
         if allowed:
             review = review_of(state)

@@ -226,6 +226,29 @@ def test_an_edited_task_keeps_its_old_answer_from_an_unreviewed_file(project: Pr
 # ---- to a program
 
 
+def test_an_answer_that_was_put_in_place_of_ours_and_adopted_waits_for_a_person(
+    project: Project, chat: ChatServer
+) -> None:
+    """The ledger saw an answer come at this attempt, but not this one."""
+    done_job(project, chat, {"file": "out.md", "review": False})
+    forged = project.document()
+    forged["answer"] = forged["conversation"][-1]["content"] = "forged"
+    project.path().write_text(json.dumps(forged))
+    run(project, "tick")
+    run(project, "adopt", "nightly")
+    run(project, "tick")
+    run(project, "run", "nightly")
+    assert (got(project, "out.md"), results(project)) == (TEXT, [(1, "delivered")])
+    assert row(project)["delivery"] == "not delivered without a review"
+    run(project, "review", "nightly", "--reject", "--note", "this is none of ours")
+    run(project, "run", "nightly")
+    assert results(project) == [(1, "delivered")]  # the model gave again what was delivered before
+    chat.script = [answer("a new one")]
+    run(project, "renew", "nightly", "--reason", "x", "--confirm", "nightly")
+    run(project, "run", "nightly")
+    assert got(project, "out.md") == "a new one"
+
+
 def test_a_program_gets_the_answer_without_a_shell_or_a_secret(
     project: Project, chat: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
