@@ -198,7 +198,10 @@ class Notifier:
                     place.memory.sent(place.subject, name, matter, fault)
                 return found.memory.fail(name, fault, _now()) if fault else found.memory.mend(name)
 
-            told = note(place) if place is not None else self._places.ask(None, None, note)
+            try:
+                told = note(place) if place is not None else self._places.ask(None, None, note)
+            except ResumedError:  # it is not remembered what became of it, and what did not go is logged each time
+                told = None
             if fault and told is not False:
                 self._log("warning", f"{shown_name(channel)} failed: {fault}", "notify", notice.job or "", reason=fault)
             elif told:

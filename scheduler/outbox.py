@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -53,4 +54,5 @@ class Outbox:
 
 def _serve(waiting: queue.SimpleQueue[Callable[[], None] | None]) -> None:
     while (work := waiting.get()) is not None:
-        work()
+        with contextlib.suppress(Exception):  # else one that cannot be noted would be the last of its channel
+            work()
