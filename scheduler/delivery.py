@@ -19,7 +19,7 @@ from scheduler.errors import MaintenanceRefused, ResumedError, TargetRefused
 from scheduler.files import check_can_write, is_regular, publish, remove_leftovers, sync_folder, translated
 from scheduler.job import Delivery, Job, JobFile
 from scheduler.ledger import Record, archived_attempts, ledger_of, read_record
-from scheduler.owed import Tell
+from scheduler.owed import Tell, as_refusal
 from scheduler.owner import Owner, is_alive, this_process
 from scheduler.reader import document_of
 from scheduler.state import State, same_task
@@ -27,10 +27,12 @@ from scheduler.text import storable
 from scheduler.transcript import Act
 
 SECONDS: Final = 60.0  # for a program
-ENDED: Final = "its process ended before it could say what came of it"
+ENDED: Final = "it was cut off before it was recorded what came of it"
 SLOW: Final = "killed after {seconds:g} s"
 RUNS: Final = "it is being delivered right now (process {pid}); wait for its end"
 UNREVIEWED: Final = "review: false"
+# The deliveries of this process that have not ended: place, number and beginning of each.
+_begun: Final[set[tuple[object, ...]]] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ class _Parcel:
 
     place: tuple[str, int, str]
     number: int
+    begun: int
     answer: str
 
 
@@ -58,13 +61,14 @@ def read_dispatches(tx: Connection, key: str, allowance: int, digest: str) -> li
         " WHERE checkpoint = ? AND allowance = ? AND answer_sha256 = ? ORDER BY number",
         (key, allowance, digest),
     )
-    return [_dispatch(row) for row in rows]
+    return [_dispatch((key, allowance, digest), row) for row in rows]
 
 
-def _dispatch(row: tuple[Any, ...]) -> Dispatch:
-    number, target, who, started_at, result, detail, *owner = row
-    closed = result is not None
-    if not closed and not is_alive(Owner(*owner)):
+def _dispatch(place: tuple[str, int, str], row: tuple[Any, ...]) -> Dispatch:
+    number, target, who, started_at, result, detail, *found = row
+    closed, owner = result is not None, Owner(*found)
+    left = owner == this_process() and (*place, number, started_at) not in _begun  # its end could not be saved
+    if not closed and (left or not is_alive(owner)):
         result, detail = "unknown", ENDED
     return Dispatch(
         number=number,
@@ -73,7 +77,7 @@ def _dispatch(row: tuple[Any, ...]) -> Dispatch:
         started_at=started_at,
         result=result,
         detail=detail,
-        pid=owner[0],
+        pid=owner.pid,
         closed=closed,
     )
 
@@ -104,9 +108,7 @@ def may_deliver(tx: Connection, plan: Plan, record: Record, state: State) -> boo
     return seen and sound and same_task(state["task"], plan.job.task)
 
 
-def delivery_words(
-    tx: Connection, plan: Plan, record: Record, state: State, dispatches: Sequence[Dispatch]
-) -> str:
+def delivery_words(tx: Connection, plan: Plan, record: Record, state: State, dispatches: Sequence[Dispatch]) -> str:
     """Say how the delivery of an answer stands; nothing where none is to come before a person has decided."""
     word, deliver = review_word(state), plan.job.deliver
     if dispatches:
@@ -155,8 +157,11 @@ def deliver_answer(
     parcel = _claim(plan, again, tell)
     if deliver is None or parcel is None:
         return None
-    result, detail = carry_out(plan.job, parcel.answer, job_file, environ)
-    patiently(lambda: _finish(plan.path.parent, parcel.place, parcel.number, result, detail))
+    try:
+        result, detail = carry_out(plan.job, parcel.answer, job_file, environ)
+        patiently(lambda: _finish(plan.path.parent, parcel.place, parcel.number, result, detail))
+    finally:
+        _begun.discard((*parcel.place, parcel.number, parcel.begun))
     tell(plan.job.id, _event(result, deliver.target, detail))
     with ledger_of(plan.path.parent).reading() as tx:
         return read_dispatches(tx, *parcel.place)[-1]
@@ -178,11 +183,12 @@ def _claim(plan: Plan, again: Again | None, tell: Tell) -> _Parcel | None:
         if before and before[-1].result is None and again:
             raise MaintenanceRefused(message=f"job {plan.job.id}: {RUNS.format(pid=before[-1].pid)}")
         allowed = may_deliver(tx, plan, record, state) and (not before or again is not None)
-        number = len(before) + 1
+        number, now = len(before) + 1, int(time.time())
         if allowed:
             review = review_of(state)
             who = again.who if again else review["who"] if review else UNREVIEWED
-            owner, now = this_process(), int(time.time())
+            owner = this_process()
+            _begun.add((*place, number, now))
             row = (*place, number, storable(deliver.target), who, now, owner.pid, owner.start, owner.boot)
             tx.execute("INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, '', NULL)", row)
             if again:
@@ -190,7 +196,7 @@ def _claim(plan: Plan, again: Again | None, tell: Tell) -> _Parcel | None:
                 enter_act(tx, key, Act(at=now, command="review", detail=what, reason=again.note, who=again.who))
     for dispatch in untold:
         tell(plan.job.id, _event("unknown", dispatch.target, ENDED))
-    return _Parcel(place=place, number=number, answer=state["answer"]) if allowed else None
+    return _Parcel(place=place, number=number, begun=now, answer=state["answer"]) if allowed else None
 
 
 def _event(result: str, target: str, detail: str) -> dict[str, Any]:
@@ -224,6 +230,8 @@ def carry_out(
         ended = run_program(deliver.argv, answer.encode(), deliver.folder, guard(job_file, environ), seconds)
     except (ResumedError, OSError) as error:
         return "failed", str(error)
+    except Exception as error:  # whatever it is, its row gets an end
+        return "unknown", str(as_refusal(error))
     said = f": {ended.said}" if ended.said else ""
     if ended.code is None:
         return "unknown", SLOW.format(seconds=seconds) + said

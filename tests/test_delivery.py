@@ -413,7 +413,7 @@ def test_killed_at_any_step_it_is_delivered_once_or_shown_as_unknown(
     found = {entry["id"]: entry for entry in json.loads(run(project, "status", "--json").out)["jobs"]}
     for step in steps:
         words = (
-            "delivered" if step in KNOWN else "delivery unknown: its process ended before it could say what came of it"
+            "delivered" if step in KNOWN else "delivery unknown: it was cut off before it was recorded what came of it"
         )
         assert found[step]["delivery"] == words, step
         arrived = "seen" if step in ARRIVED else TEXT if step in KNOWN else ""
@@ -438,7 +438,7 @@ def test_killed_in_the_middle_of_a_program_it_is_unknown_and_not_run_again(proje
         process.kill()
         process.communicate()
     os.killpg(int(got(project, "pid")), signal.SIGKILL)
-    assert row(project)["delivery"].startswith("delivery unknown: its process ended")
+    assert row(project)["delivery"].startswith("delivery unknown: it was cut off")
     assert "is unknown" in run(project, "tick").about("nightly")
     assert run(project, "tick").err == ""  # told once
     run(project, "run", "nightly")
@@ -492,6 +492,39 @@ def test_a_slow_delivery_delays_no_other_job(project: Project, chat: ChatServer)
         (project.folder / "go").touch()
         process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+def test_a_delivery_whose_end_could_not_be_saved_is_unknown_to_the_process_that_lives_on(
+    project: Project, chat: ChatServer
+) -> None:
+    """A daemon lives for months; "being delivered" would stand as long, and nobody could deliver again."""
+    ledger = project.folder / "checkpoints" / NAME
+    swap = f"mv {ledger} kept; mv {ledger}-wal kept-wal; echo no database > {ledger}"
+    done_job(project, chat, script(project, KEEP + swap))
+    run(project, *APPROVE, code=65)
+    for suffix in ("", "-wal"):
+        (project.folder / f"kept{suffix}").replace(f"{ledger}{suffix}")
+    assert results(project) == [(1, None)]
+    assert row(project)["delivery"].startswith("delivery unknown")
+    assert "whether the answer was delivered is unknown" in run(project, "tick").about("nightly")
+    assert results(project) == [(1, "unknown")]
+    assert got(project) == TEXT
+
+
+@pytest.mark.parametrize("argv", [["sh", "a\0b"], ["a\0b"]])
+def test_a_word_that_no_program_can_be_given_is_refused(project: Project, chat: ChatServer, argv: list[str]) -> None:
+    for entry in ({"deliver": {"argv": argv}}, {"notify": [{"argv": argv}]}):
+        project.live(chat.url, {"nightly": entry})
+        assert "no program can be given a NUL" in run(project, "check", code=65).about("nightly")
+
+
+def test_whatever_breaks_a_delivery_ends_it(
+    project: Project, chat: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done_job(project, chat, {"file": "out.md"})
+    monkeypatch.setattr("scheduler.delivery.publish", "no function")
+    assert "delivery unknown: unforeseen fault" in run(project, *APPROVE, code=65).out
+    assert results(project) == [(1, "unknown")]
 
 
 def test_a_senseless_delivery_row_blocks_its_job_and_is_named(project: Project, chat: ChatServer) -> None:
