@@ -18,7 +18,7 @@ from scheduler.due import Plan
 from scheduler.errors import MaintenanceRefused, ResumedError, TargetRefused
 from scheduler.files import check_can_write, is_regular, publish, remove_leftovers, sync_folder, translated
 from scheduler.job import Delivery, Job, JobFile
-from scheduler.ledger import Record, archived_attempts, ledger_of, read_record
+from scheduler.ledger import NAME, Record, archived_attempts, ledger_of, read_record
 from scheduler.owed import Tell, as_refusal
 from scheduler.owner import Owner, is_alive, this_process
 from scheduler.reader import document_of
@@ -259,19 +259,20 @@ def check_target(job: Job, job_file: JobFile, environ: Mapping[str, str]) -> Non
 
         if find_program(deliver.argv[0], deliver.folder, guard(job_file, environ).environ) is None:
             where = f"not found in PATH nor from {deliver.folder}, or may not be run"
-            raise TargetRefused(reason=f"{deliver.argv[0]}: this program is {where}")
+            raise TargetRefused(key="deliver", reason=f"{deliver.argv[0]}: this program is {where}")
         return
     path = deliver.file
     if not path.parent.is_dir():
-        raise TargetRefused(reason=f"{path}: its folder does not exist; make it, or name another")
+        raise TargetRefused(key="deliver", reason=f"{path}: its folder does not exist; make it, or name another")
     if _is_ours(path, (*job_file.private, job_file.path, Path(environ.get("CREDENTIALS_DIRECTORY") or os.devnull))):
-        raise TargetRefused(reason=f"{path}: this program keeps its own files there; name another place")
+        raise TargetRefused(key="deliver", reason=f"{path}: this program keeps its own files there; name another place")
     with translated(path):
         is_regular(path)
     check_can_write(path.parent)
 
 
 def _is_ours(path: Path, private: Sequence[Path]) -> bool:
-    """Tell whether a file is one of these, or lies in one of these folders."""
-    folder = path.parent.resolve()
-    return any(own.resolve() in (folder, folder / path.name) for own in private)
+    """Tell whether a file is one of these, lies in one of these folders, or has a ledger's name."""
+    folder = Path(os.path.realpath(path.parent))
+    own = {Path(os.path.realpath(place)) for place in private}
+    return bool(own & {folder, folder / path.name}) or path.name.startswith(NAME)

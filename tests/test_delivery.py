@@ -527,6 +527,14 @@ def test_whatever_breaks_a_delivery_ends_it(
     assert results(project) == [(1, "unknown")]
 
 
+def test_the_numbers_of_metrics_count_deliveries_that_ended(project: Project, chat: ChatServer) -> None:
+    done_job(project, chat, shell("exit 3"), metrics={"textfile": "resumed.prom"})
+    run(project, *APPROVE, code=65)
+    run(project, "tick")
+    assert 'resumed_deliveries_total{outcome="failed"} 1.0' in got(project, "resumed.prom")
+    assert "resumed_ledgers_unreadable 0.0" in got(project, "resumed.prom")
+
+
 def test_a_senseless_delivery_row_blocks_its_job_and_is_named(project: Project, chat: ChatServer) -> None:
     done_job(project, chat, {"file": "out.md"})
     run(project, *APPROVE)
