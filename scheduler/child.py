@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -51,9 +51,13 @@ def guard(job_file: JobFile, environ: Mapping[str, str]) -> Guarded:
     kept = {
         name: value
         for name, value in environ.items()
-        if name not in named and name != CREDENTIALS and not any(secret in value for secret in long)
+        if name not in named and name != CREDENTIALS and value.strip() not in secrets and not _shows(value, long)
     }
     return Guarded(environ=kept, secrets=tuple(sorted(secrets, key=len, reverse=True)))
+
+
+def _shows(value: str, secrets: Iterable[str]) -> bool:
+    return any(secret in value for secret in secrets)
 
 
 def _secrets(provider: Provider, environ: Mapping[str, str]) -> Iterator[str]:
@@ -73,7 +77,7 @@ def find_program(name: str, folder: Path, environ: Mapping[str, str]) -> str | N
 def run_program(argv: Sequence[str], given: bytes, folder: Path, guarded: Guarded, seconds: float) -> Ended:
     """Run a program to its end with `given` on its standard input; kill it with its children after so many seconds.
 
-    Raises OSError where it cannot be started.
+    Raises OSError, and ValueError on a word that no program can be given, where it cannot be started.
     """
     # Files, not pipes: neither a program that reads nothing nor a child of its own that stays can hold us up.
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as said:

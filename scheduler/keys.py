@@ -10,13 +10,13 @@ import os
 import re
 import stat
 import urllib.parse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from scheduler.errors import ProviderNotReady
 from scheduler.extras import header_fault
-from scheduler.job import Channel, KeySource, Provider
+from scheduler.job import KeySource, Provider
 from scheduler.text import plain_line
 
 KEY_FILE_LIMIT: Final = 64 * 1024
@@ -82,34 +82,6 @@ def list_secrets(provider: Provider, key: str | None, headers: Mapping[str, str]
     values = [headers[name] for name, value in provider.headers if isinstance(value, KeySource)]
     parts = [value.split(maxsplit=1)[-1] for value in values]
     return tuple(sorted({*values, *parts, *([key] if key else [])}, key=len, reverse=True))
-
-
-def child_environ(
-    providers: Iterable[Provider], channels: Iterable[Channel], environ: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the environment for a program that we start: without any variable that holds a secret of ours.
-
-    Those are the keys and headers of the providers and the addresses of the channels, by their names and wherever else
-    their values stand, and the folder of systemd's credentials.
-    """
-    providers = tuple(providers)
-    sources = [provider.key for provider in providers if provider.key is not None]
-    sources += [value for provider in providers for _, value in provider.headers if isinstance(value, KeySource)]
-    sources += [channel.target for channel in channels if isinstance(channel.target, KeySource)]
-    names = {source.name for source in sources if source.kind == "env"} | {"CREDENTIALS_DIRECTORY"}
-    secrets = {value for source in sources if (value := _value(source, environ))}
-    return {name: value for name, value in environ.items() if name not in names and not _shows(value, secrets)}
-
-
-def _value(source: KeySource, environ: Mapping[str, str]) -> str:
-    try:
-        return _stored_key(source, environ).strip()
-    except (OSError, ValueError):
-        return ""
-
-
-def _shows(value: str, secrets: Iterable[str]) -> bool:
-    return any(secret == value.strip() or (len(secret) >= SHORTEST and secret in value) for secret in secrets)
 
 
 def one_line(text: str, secrets: Sequence[str] = (), limit: int = LINE_LIMIT) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from scheduler.errors import (
     AccessRefused,
@@ -24,7 +24,6 @@ from scheduler.errors import (
 )
 from scheduler.events import event_line, made_progress
 from scheduler.job import Channel, JobFile
-from scheduler.keys import child_environ
 from scheduler.logs import Log
 from scheduler.notices import Notice, notice_json, notice_line
 from scheduler.notify import Message, channel_name, shown_name
@@ -36,6 +35,9 @@ from scheduler.reader import peek
 from scheduler.state import utc
 from scheduler.text import storable
 from scheduler.told import DAY
+
+if TYPE_CHECKING:
+    from scheduler.child import Guarded
 
 Verdict = Literal["later", "blocked", "failed", "progress", "done", "exhausted", "waits"]
 
@@ -94,7 +96,7 @@ class Notifier:
         """Notify of the jobs of this file from now on."""
         self._file = job_file
         self._places = places
-        self._child: dict[str, str] | None = None
+        self._guarded: Guarded | None = None
 
     def close(self) -> None:
         """Wait for what is under way, at most 10 s."""
@@ -207,9 +209,10 @@ class Notifier:
             elif told:
                 self._log("info", f"{shown_name(channel)} goes through again", "notify", notice.job or "")
 
-        if self._child is None:
-            channels = [*self._file.notify, *(it for job in self._file.jobs.values() for it in job.notify)]
-            self._child = child_environ(self._file.providers.values(), channels, self._environ)
+        if self._guarded is None:
+            from scheduler.child import guard  # which a tick without news does without
+
+            self._guarded = guard(self._file, self._environ)
         circumstances = {
             "config": storable(str(self._file.path)),
             "host": socket.gethostname(),
@@ -217,7 +220,7 @@ class Notifier:
             "version": program_version(),
         }
         message = Message(notice.event, notice_line(notice), notice_json(notice, **circumstances))
-        self._outbox.put(channel, message, self._child, ended)
+        self._outbox.put(channel, message, self._guarded, ended)
 
     def _channels(self, job: str | None) -> tuple[Channel, ...]:
         """Return the channels of a job, of the series that it opens, or of the file."""

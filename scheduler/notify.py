@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 import queue
-import signal
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from scheduler.address import check_notify_url
 from scheduler.errors import NotifyFailed
 from scheduler.job import Channel
+
+if TYPE_CHECKING:
+    from scheduler.child import Guarded
 
 DEADLINE: Final = 10.0
 # Healthchecks' protocol: https://healthchecks.io/docs/http_api/
@@ -67,16 +67,16 @@ def send(
     channel: Channel,
     message: Message,
     environ: Mapping[str, str],
-    child: Mapping[str, str],
+    guarded: Guarded,
     seconds: float = DEADLINE,
 ) -> str:
     """Send a message within so many seconds; return why it did not go, or nothing.
 
-    `child` is the environment of a program. No sentence shows an address, nor anything that the other side said.
+    `guarded` is what a program may see. No sentence shows an address, nor anything that the other side said.
     """
     try:
         if isinstance(channel.target, tuple):
-            _run(channel.target, message, child, seconds)
+            _run(channel.target, channel.folder, message, guarded, seconds)
         elif channel.kind == "apprise":
             _apprise(_address(channel, environ), message, seconds)
         else:
@@ -143,32 +143,19 @@ def _within(seconds: float, work: Callable[[], None], cut: Callable[[], None]) -
         raise error
 
 
-def _run(argv: tuple[str, ...], message: Message, child: Mapping[str, str], seconds: float) -> None:
-    """Run a program without a shell, the JSON on its standard input; what it prints is seen by nobody."""
-    import subprocess
+def _run(argv: tuple[str, ...], folder: Path, message: Message, guarded: Guarded, seconds: float) -> None:
+    """Run a program that reads the JSON; what it prints is seen by nobody."""
+    from scheduler.child import run_program  # which a tick without news does without
 
     try:
-        process = subprocess.Popen(  # noqa: S603  # the user's own program, as jobs.yaml names it
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=dict(child),
-            start_new_session=True,
-        )
+        ended = run_program(argv, json.dumps(message.fields).encode() + b"\n", folder, guarded, seconds)
     except (OSError, ValueError) as error:
-        raise NotifyFailed(
-            reason=f"it cannot be started: {getattr(error, 'strerror', None) or 'not a command'}"
-        ) from None
-    try:
-        process.communicate(json.dumps(message.fields).encode() + b"\n", timeout=seconds)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise NotifyFailed(reason=f"it ran longer than {seconds:.3g} s, and was killed") from None
-    if process.returncode:
-        how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
+        reason = f"it cannot be started: {getattr(error, 'strerror', None) or 'not a command'}"
+        raise NotifyFailed(reason=reason) from None
+    if ended.code is None:
+        raise NotifyFailed(reason=f"it ran longer than {seconds:.3g} s, and was killed")
+    if ended.code:
+        how = f"signal {-ended.code}" if ended.code < 0 else f"exit code {ended.code}"
         raise NotifyFailed(reason=f"it ended with {how}")
 
 

@@ -7,9 +7,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from scheduler.job import Channel
 from scheduler.notify import DEADLINE, Message, send
+
+if TYPE_CHECKING:
+    from scheduler.child import Guarded
 
 Ended = Callable[[str], object]
 
@@ -23,7 +27,7 @@ class Outbox:
         self._threads: list[threading.Thread] = []
         self._until = float("inf")
 
-    def put(self, channel: Channel, message: Message, child: Mapping[str, str], ended: Ended) -> None:
+    def put(self, channel: Channel, message: Message, guarded: Guarded, ended: Ended) -> None:
         """Send it once what came before it is sent; `ended` gets why it did not go, or an empty text."""
 
         def work() -> None:
@@ -31,7 +35,7 @@ class Outbox:
             if seconds <= 0:
                 ended(f"no time was left for it in the {DEADLINE:g} s at the end")
             else:
-                ended(send(channel, message, self._environ, child, seconds))
+                ended(send(channel, message, self._environ, guarded, seconds))
 
         if not self._queues:
             self._until = float("inf")

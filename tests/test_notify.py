@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from scheduler.address import check_notify_url
-from scheduler.job import Channel, KeySource, Provider
-from scheduler.keys import child_environ
+from scheduler.child import Guarded, guard
+from scheduler.job import Channel, KeySource
+from scheduler.jobfile import read_job_file
 from scheduler.notices import Notice, Told, notice_json, notice_line
 from scheduler.notify import Message, channel_name, send, shown_name
 from scheduler.outbox import Outbox
@@ -26,7 +27,7 @@ from tests.support import Hooks, Project, wait_until
 KEY = "sk-canary-0123456789"
 TOKEN = "hook-canary-0123456789"
 MESSAGE = Message("blocked", "job nightly: blocked: no key", {"event": "blocked", "job": "nightly", "reason": "no key"})
-ENVIRON = {"PATH": os.environ["PATH"]}
+GUARDED = Guarded(environ={"PATH": os.environ["PATH"]}, secrets=())
 
 
 def webhook(address: str | KeySource) -> Channel:
@@ -38,7 +39,7 @@ def program(code: str, *arguments: str) -> Channel:
 
 
 def sent(channel: Channel, message: Message = MESSAGE, seconds: float = 5, **environ: str) -> str:
-    return send(channel, message, environ, ENVIRON, seconds)
+    return send(channel, message, environ, GUARDED, seconds)
 
 
 # ---- webhooks and pings
@@ -272,34 +273,55 @@ def test_a_program_that_leaves_a_child_behind_is_not_waited_for() -> None:
     assert time.monotonic() - begun < 10
 
 
-def test_a_child_inherits_no_variable_that_holds_a_secret(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("file-canary-0123456789\n")
-    (tmp_path / "service").write_text("credential-canary-0123456789\n")
-    providers = [
-        Provider(name="a", base_url="x", key=KeySource(kind="env", name="A_KEY")),
-        Provider(name="b", base_url="x", key=KeySource(kind="file", name=str(tmp_path / "key"))),
-        Provider(name="c", base_url="x", key=KeySource(kind="credential", name="service")),
-        Provider(name="d", base_url="x", headers=(("api-key", KeySource(kind="env", name="HEADER")), ("X-A", "b"))),
-        Provider(name="e", base_url="x", key=KeySource(kind="env", name="SHORT")),
-        Provider(name="f", base_url="x", key=KeySource(kind="env", name="UNSET")),
-    ]
-    channels = [
-        Channel(kind="webhook", target=KeySource(kind="env", name="HOOK")),
-        Channel(kind="argv", target=("true",)),
-    ]
+def test_a_child_inherits_no_variable_that_holds_a_secret(project: Project) -> None:
+    (project.folder / "key").write_text("file-canary-0123456789\n")
+    (project.folder / "service").write_text("credential-canary-0123456789\n")
+    job = {"task": "x", "provider": "demo"}
+    series = {"series": {"opens": "@daily", "times": 2}, "notify": [{"webhook": {"env": "SERIES_HOOK"}}]}
+    project.write_jobs(
+        {
+            "a": {**job, "checkpoint": "c/a.json", "notify": [{"apprise": {"env": "JOB_HOOK"}}]},
+            "b": {**job, "checkpoint": "c/b-{opening}.json", **series},
+            "refused": {**job, "checkpoint": "c/c.json", "nonsense": 1, "notify": [{"ping": {"env": "REFUSED_HOOK"}}]},
+        },
+        notify=[{"webhook": {"env": "HOOK"}}, {"argv": ["true"]}],
+        providers={
+            "a": {"base_url": "https://a/v1", "key": {"env": "A_KEY"}},
+            "b": {"base_url": "https://b/v1", "key": {"file": "key"}},
+            "c": {"base_url": "https://c/v1", "key": {"credential": "service"}},
+            "d": {"base_url": "https://d/v1", "headers": {"api-key": {"env": "HEADER"}, "X-A": "b"}},
+            "e": {"base_url": "https://e/v1", "key": {"env": "SHORT"}},
+            "f": {"base_url": "https://f/v1", "key": {"env": "UNSET"}},
+        },
+    )
     plain = {"PATH": "/bin", "LANG": "C.UTF-8", "PRESHORT": "ollama-models"}
+    hook = "https://hooks.example.com/canary"
     environ = {
         "A_KEY": KEY,
         "SAME_ELSEWHERE": f"Bearer {KEY}",
         "FROM_FILE": "file-canary-0123456789",
         "FROM_SERVICE": "credential-canary-0123456789",
         "HEADER": "Bearer header-canary-0123456789",
-        "HOOK": "https://hooks.example.com/canary",
+        "HEADER_BARE": "header-canary-0123456789",
+        **{name: f"{hook}/{name}" for name in ("HOOK", "JOB_HOOK", "SERIES_HOOK", "REFUSED_HOOK")},
+        "ELSEWHERE": f"see {hook}/SERIES_HOOK",
         "SHORT": "ollama",
         "SHORT_AGAIN": " ollama ",
-        "CREDENTIALS_DIRECTORY": str(tmp_path),
+        "CREDENTIALS_DIRECTORY": str(project.folder),
     }
-    assert child_environ(providers, channels, environ | plain) == plain
+    assert guard(read_job_file(project.config), environ | plain).environ == plain
+
+
+def test_a_program_is_looked_for_and_runs_where_paths_start(project: Project) -> None:
+    (project.folder / "page-me").write_text("#!/bin/sh\npwd > where\n")
+    (project.folder / "page-me").chmod(0o700)
+    job = {"task": "x", "provider": "demo", "checkpoint": "c/a.json"}
+    project.write_jobs({"a": {**job, "notify": [{"argv": ["./page-me"]}]}}, notify=[{"argv": ["./page-me"]}])
+    job_file = read_job_file(project.config)
+    for channel in (*job_file.notify, *job_file.jobs["a"].notify):
+        assert sent(channel) == ""
+        assert (project.folder / "where").read_text() == f"{project.folder}\n"
+        (project.folder / "where").unlink()
 
 
 # ---- apprise
@@ -397,9 +419,9 @@ def test_a_slow_channel_delays_no_other_and_order_is_kept(hooks: Hooks, monkeypa
     monkeypatch.setattr("scheduler.outbox.DEADLINE", 2.0)
     outbox, ended = Outbox({}), []
     with receiver(_hang) as url:
-        outbox.put(webhook(url), MESSAGE, {}, ended.append)
+        outbox.put(webhook(url), MESSAGE, GUARDED, ended.append)
         for number in range(3):
-            outbox.put(webhook(hooks.url), Message("x", "", {"event": number}), {}, ended.append)
+            outbox.put(webhook(hooks.url), Message("x", "", {"event": number}), GUARDED, ended.append)
         hooks.wait_for(3)
         assert [json.loads(body)["event"] for _, body in hooks.got] == [0, 1, 2]
 
@@ -410,7 +432,7 @@ def test_at_the_end_all_channels_together_get_one_deadline(monkeypatch: pytest.M
     with contextlib.ExitStack() as stack:
         for url in [stack.enter_context(receiver(_hang)) for _ in range(3)]:
             for _ in range(3):
-                outbox.put(webhook(url), MESSAGE, {}, ended.append)
+                outbox.put(webhook(url), MESSAGE, GUARDED, ended.append)
         begun = time.monotonic()
         outbox.close()
         assert time.monotonic() - begun < 2.5
