@@ -374,6 +374,17 @@ def test_a_child_that_stays_holds_nobody_up_and_only_the_end_of_much_is_kept(tmp
     assert "letters" not in ended.said.rpartition("***")[0]  # each one was masked before the end was taken
 
 
+def test_a_program_that_never_stops_complaining_fills_no_disk(tmp_path: Path) -> None:
+    guarded = Guarded(environ={"PATH": os.environ["PATH"]}, secrets=())
+    lines = (  # it ends once what it wrote was cut
+        "yes complaint | head -c 8000000 >&2\n"
+        "until [ $(stat -L -c %s /proc/self/fd/2) -lt 8000000 ]; do sleep 0.05; done\n"
+        "echo last >&2"
+    )
+    ended = run_program(["sh", "-c", lines], b"", tmp_path, guarded, 50)
+    assert (ended.code, ended.said[-14:]) == (0, "complaint last")
+
+
 def test_a_short_secret_hides_its_own_variable_and_no_other(project: Project, chat: ChatServer) -> None:
     project.live(chat.url)
     guarded = guard(read_job_file(project.config), {"LOCAL_KEY": "ollama", "HOME": "/home/ollama"})
