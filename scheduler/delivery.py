@@ -18,8 +18,8 @@ from scheduler.due import Plan
 from scheduler.errors import MaintenanceRefused, ResumedError, TargetRefused
 from scheduler.files import check_can_write, is_regular, publish, remove_leftovers, sync_folder, translated
 from scheduler.job import Delivery, Job, JobFile
-from scheduler.ledger import Record, ledger_of, read_record
-from scheduler.owed import Tell
+from scheduler.ledger import NAME, Record, archived_attempts, ledger_of, read_record
+from scheduler.owed import Tell, as_refusal
 from scheduler.owner import Owner, is_alive, this_process
 from scheduler.reader import document_of
 from scheduler.state import State, same_task
@@ -27,10 +27,12 @@ from scheduler.text import storable
 from scheduler.transcript import Act
 
 SECONDS: Final = 60.0  # for a program
-ENDED: Final = "its process ended before it could say what came of it"
+ENDED: Final = "it was cut off before it was recorded what came of it"
 SLOW: Final = "killed after {seconds:g} s"
 RUNS: Final = "it is being delivered right now (process {pid}); wait for its end"
 UNREVIEWED: Final = "review: false"
+# The deliveries of this process that have not ended: place, number and beginning of each.
+_begun: Final[set[tuple[object, ...]]] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ class _Parcel:
 
     place: tuple[str, int, str]
     number: int
+    begun: int
     answer: str
 
 
@@ -58,13 +61,14 @@ def read_dispatches(tx: Connection, key: str, allowance: int, digest: str) -> li
         " WHERE checkpoint = ? AND allowance = ? AND answer_sha256 = ? ORDER BY number",
         (key, allowance, digest),
     )
-    return [_dispatch(row) for row in rows]
+    return [_dispatch((key, allowance, digest), row) for row in rows]
 
 
-def _dispatch(row: tuple[Any, ...]) -> Dispatch:
-    number, target, who, started_at, result, detail, *owner = row
-    closed = result is not None
-    if not closed and not is_alive(Owner(*owner)):
+def _dispatch(place: tuple[str, int, str], row: tuple[Any, ...]) -> Dispatch:
+    number, target, who, started_at, result, detail, *found = row
+    closed, owner = result is not None, Owner(*found)
+    left = owner == this_process() and (*place, number, started_at) not in _begun  # its end could not be saved
+    if not closed and (left or not is_alive(owner)):
         result, detail = "unknown", ENDED
     return Dispatch(
         number=number,
@@ -73,7 +77,7 @@ def _dispatch(row: tuple[Any, ...]) -> Dispatch:
         started_at=started_at,
         result=result,
         detail=detail,
-        pid=owner[0],
+        pid=owner.pid,
         closed=closed,
     )
 
@@ -85,7 +89,7 @@ def dispatches_of(tx: Connection, key: str, record: Record, state: State) -> lis
     return read_dispatches(tx, key, record.version.allowance, answer_digest(state["answer"]))
 
 
-def may_deliver(plan: Plan, record: Record, state: State) -> bool:
+def may_deliver(tx: Connection, plan: Plan, record: Record, state: State) -> bool:
     """Tell whether an answer may go to where its job delivers: approved, or a file that asks for no review.
 
     An answer without evidence, of another task than the job's, or that this ledger never saw come (it was adopted, and
@@ -99,11 +103,12 @@ def may_deliver(plan: Plan, record: Record, state: State) -> bool:
         return word == "approved"
     last = state["attempts"]
     seen = any(row.attempt == last and row.outcome == "answered" for row in record.admissions)
+    seen = seen and last > archived_attempts(tx, plan.path.name, record.version.allowance)
     sound = NO_EVIDENCE not in plain_doubts(state, bool(plan.job.read))
     return seen and sound and same_task(state["task"], plan.job.task)
 
 
-def delivery_words(plan: Plan, record: Record, state: State, dispatches: Sequence[Dispatch]) -> str:
+def delivery_words(tx: Connection, plan: Plan, record: Record, state: State, dispatches: Sequence[Dispatch]) -> str:
     """Say how the delivery of an answer stands; nothing where none is to come before a person has decided."""
     word, deliver = review_word(state), plan.job.deliver
     if dispatches:
@@ -112,7 +117,7 @@ def delivery_words(plan: Plan, record: Record, state: State, dispatches: Sequenc
         return ""
     if plan.rehearsal:
         return "never delivered: a rehearsal"
-    if may_deliver(plan, record, state):
+    if may_deliver(tx, plan, record, state):
         return "to be delivered"
     return "" if deliver.review else "not delivered without a review"
 
@@ -136,8 +141,8 @@ def owes_delivery(plan: Plan) -> bool:
         if dispatches := read_dispatches(tx, key, allowance, answer_digest(answer)):
             return dispatches[-1].untold
         record = read_record(tx, ledger.path, key)
-    state = document_of(plan.path, record)
-    return record is not None and state is not None and may_deliver(plan, record, state)
+        state = document_of(plan.path, record)
+        return record is not None and state is not None and may_deliver(tx, plan, record, state)
 
 
 def deliver_answer(
@@ -152,8 +157,11 @@ def deliver_answer(
     parcel = _claim(plan, again, tell)
     if deliver is None or parcel is None:
         return None
-    result, detail = carry_out(plan.job, parcel.answer, job_file, environ)
-    patiently(lambda: _finish(plan.path.parent, parcel.place, parcel.number, result, detail))
+    try:
+        result, detail = carry_out(plan.job, parcel.answer, job_file, environ)
+        patiently(lambda: _finish(plan.path.parent, parcel.place, parcel.number, result, detail))
+    finally:
+        _begun.discard((*parcel.place, parcel.number, parcel.begun))
     tell(plan.job.id, _event(result, deliver.target, detail))
     with ledger_of(plan.path.parent).reading() as tx:
         return read_dispatches(tx, *parcel.place)[-1]
@@ -174,12 +182,13 @@ def _claim(plan: Plan, again: Again | None, tell: Tell) -> _Parcel | None:
             _close(tx, place, dispatch.number, "unknown", ENDED)
         if before and before[-1].result is None and again:
             raise MaintenanceRefused(message=f"job {plan.job.id}: {RUNS.format(pid=before[-1].pid)}")
-        allowed = may_deliver(plan, record, state) and (not before or again is not None)
-        number = len(before) + 1
+        allowed = may_deliver(tx, plan, record, state) and (not before or again is not None)
+        number, now = len(before) + 1, int(time.time())
         if allowed:
             review = review_of(state)
             who = again.who if again else review["who"] if review else UNREVIEWED
-            owner, now = this_process(), int(time.time())
+            owner = this_process()
+            _begun.add((*place, number, now))
             row = (*place, number, storable(deliver.target), who, now, owner.pid, owner.start, owner.boot)
             tx.execute("INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, '', NULL)", row)
             if again:
@@ -187,7 +196,7 @@ def _claim(plan: Plan, again: Again | None, tell: Tell) -> _Parcel | None:
                 enter_act(tx, key, Act(at=now, command="review", detail=what, reason=again.note, who=again.who))
     for dispatch in untold:
         tell(plan.job.id, _event("unknown", dispatch.target, ENDED))
-    return _Parcel(place=place, number=number, answer=state["answer"]) if allowed else None
+    return _Parcel(place=place, number=number, begun=now, answer=state["answer"]) if allowed else None
 
 
 def _event(result: str, target: str, detail: str) -> dict[str, Any]:
@@ -221,6 +230,8 @@ def carry_out(
         ended = run_program(deliver.argv, answer.encode(), deliver.folder, guard(job_file, environ), seconds)
     except (ResumedError, OSError) as error:
         return "failed", str(error)
+    except Exception as error:  # whatever it is, its row gets an end
+        return "unknown", str(as_refusal(error))
     said = f": {ended.said}" if ended.said else ""
     if ended.code is None:
         return "unknown", SLOW.format(seconds=seconds) + said
@@ -248,19 +259,20 @@ def check_target(job: Job, job_file: JobFile, environ: Mapping[str, str]) -> Non
 
         if find_program(deliver.argv[0], deliver.folder, guard(job_file, environ).environ) is None:
             where = f"not found in PATH nor from {deliver.folder}, or may not be run"
-            raise TargetRefused(reason=f"{deliver.argv[0]}: this program is {where}")
+            raise TargetRefused(key="deliver", reason=f"{deliver.argv[0]}: this program is {where}")
         return
     path = deliver.file
     if not path.parent.is_dir():
-        raise TargetRefused(reason=f"{path}: its folder does not exist; make it, or name another")
+        raise TargetRefused(key="deliver", reason=f"{path}: its folder does not exist; make it, or name another")
     if _is_ours(path, (*job_file.private, job_file.path, Path(environ.get("CREDENTIALS_DIRECTORY") or os.devnull))):
-        raise TargetRefused(reason=f"{path}: this program keeps its own files there; name another place")
+        raise TargetRefused(key="deliver", reason=f"{path}: this program keeps its own files there; name another place")
     with translated(path):
         is_regular(path)
     check_can_write(path.parent)
 
 
 def _is_ours(path: Path, private: Sequence[Path]) -> bool:
-    """Tell whether a file is one of these, or lies in one of these folders."""
-    folder = path.parent.resolve()
-    return any(own.resolve() in (folder, folder / path.name) for own in private)
+    """Tell whether a file is one of these, lies in one of these folders, or has a ledger's name."""
+    folder = Path(os.path.realpath(path.parent))
+    own = {Path(os.path.realpath(place)) for place in private}
+    return bool(own & {folder, folder / path.name}) or path.name.startswith(NAME)

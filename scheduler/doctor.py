@@ -35,6 +35,7 @@ from scheduler.inventory import (
 from scheduler.job import JobFile, Provider
 from scheduler.keys import read_headers, read_key
 from scheduler.ledger import NAME, ledger_rows
+from scheduler.metrics import check_replaceable
 from scheduler.owner import Owner, is_alive, program_version
 from scheduler.reader import peek
 from scheduler.report import problem_line
@@ -81,7 +82,7 @@ def examine(job_file: JobFile, environ: Mapping[str, str], root: Path = Path("/"
     daemons = {daemon for folder in folders.values() for daemon in folder.daemons}
     pulses = [pulse for folder in folders.values() for pulse in folder.pulses]
     yield from check_schedulers(job_file, daemons, pulses, environ, root)
-    yield from _metrics(job_file)
+    yield from guarded("metrics", _metrics(job_file))
     yield _versions({folder.sqlite for folder in folders.values()} - {""})
 
 
@@ -244,6 +245,7 @@ def _metrics(job_file: JobFile) -> Iterator[Finding]:
     elif not os.access(job_file.metrics.parent, os.W_OK | os.X_OK):
         yield wrong("metrics", f"{job_file.metrics.parent} cannot be written to", "make it, or name another file")
     else:
+        check_replaceable(job_file.metrics)
         yield ok("metrics", f"they go to {job_file.metrics}")
 
 

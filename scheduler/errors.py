@@ -249,8 +249,9 @@ class SourceRefused(Blocked):
 
 
 class TargetRefused(Blocked):
-    """deliver: {reason}"""
+    """{key}: {reason}"""
 
+    key: str
     reason: str
 
 

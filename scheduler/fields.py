@@ -30,6 +30,13 @@ def _path(text: str) -> str:
     return text
 
 
+def _word(text: str) -> str:
+    if "\0" in text:
+        raise Refused("no program can be given a NUL")
+    os.fsencode(text)  # a ValueError where this machine cannot spell it
+    return text
+
+
 def _checkpoint(text: str) -> str:
     name = text.rpartition("/")[2]
     if name in ("", ".", ".."):
@@ -122,6 +129,7 @@ _ADDRESS: Final = {"anyOf": [{"type": "string", "minLength": 1}, _ENV | {"additi
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
 PathText = Annotated[Text, AfterValidator(_path)]
+Word = Annotated[Text, AfterValidator(_word)]
 Checkpoint = Annotated[PathText, AfterValidator(_checkpoint)]
 Variable = Annotated[str, AfterValidator(_variable)]
 Credential = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]

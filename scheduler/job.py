@@ -132,11 +132,15 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """How people are told of `events`: an address, the variable that holds it, or a program and its arguments."""
+    """How people are told of `events`: an address, the variable that holds it, or a program and its arguments.
+
+    A program runs in `folder`.
+    """
 
     kind: Literal["webhook", "ping", "argv", "apprise"]
     target: str | KeySource | tuple[str, ...]
     events: tuple[Event, ...] = EVENTS
+    folder: Path = Path("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

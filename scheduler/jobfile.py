@@ -23,7 +23,7 @@ from scheduler.extras import is_variable
 from scheduler.job import OPENING, OPENING_NAME, Job, JobFile, Problem
 from scheduler.misfits import Misfit, nearest
 from scheduler.positions import Document, Odd, Place
-from scheduler.records import BUILT_IN, DEMO, MANDAPI, channels, folders_of, key_files, make_records, metrics_file
+from scheduler.records import BUILT_IN, DEMO, MANDAPI, file_channels, folders_of, key_files, make_records, metrics_file
 from scheduler.shapes import FileEntry
 
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -99,7 +99,7 @@ def parse_job_file(body: bytes, path: Path) -> JobFile:
         refused=dict(reversed(refused.items())),
         private=tuple(sorted(private)),
         secret_names=frozenset(_secret_names(document.data)),
-        notify=channels(shape.notify),
+        notify=file_channels(shape, real.parent),
         metrics=metrics_file(shape, real.parent),
     )
 

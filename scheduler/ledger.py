@@ -237,6 +237,16 @@ def read_archives(tx: Connection, key: str) -> list[Archived]:
     ]
 
 
+def archived_attempts(tx: Connection, key: str, allowance: int) -> int:
+    """Return the most attempts of a document that was set aside within an allowance; an answer comes after them."""
+    query = (
+        "SELECT coalesce(max(json_extract(CAST(body AS TEXT), '$.attempts')), 0) AS attempts FROM archive"
+        " WHERE checkpoint = ? AND allowance = ?"
+    )
+    [(attempts,)] = read_rows(tx, query, (key, allowance))
+    return int(attempts)
+
+
 def read_admissions(tx: Connection, key: str, allowance: int) -> tuple[Admission, ...]:
     """Return the admissions of one allowance, in their order."""
     rows = read_rows(

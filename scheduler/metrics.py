@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from scheduler.columns import read_rows
 from scheduler.database import Connection
 from scheduler.due import Plan
-from scheduler.errors import ExtraMissing, ResumedError
-from scheduler.files import translated
+from scheduler.errors import ExtraMissing, ResumedError, TargetRefused
+from scheduler.files import read_regular, translated
 from scheduler.inventory import folders_of, openings_in, plans_of, read_flights, read_holdings
 from scheduler.job import JobFile
 from scheduler.ledger import NAME, ledger_of, ledger_rows
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 EVERY: Final = 30.0
 BUCKETS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+_HEAD: Final = b"# HELP resumed_"
 STATES: Final = ("ready", "running", "done", "exhausted", "blocked", "disabled")
 
 
@@ -120,7 +121,7 @@ def _note_in(job_file: JobFile, note: Callable[[Connection], None], wait: float 
 def write(job_file: JobFile) -> None:
     """Put the numbers into the file that `metrics:` names, in one step, readable by everyone.
 
-    Raises ExtraMissing, and the refusals of access and storage.
+    Raises ExtraMissing, TargetRefused, and the refusals of access and storage.
     """
     path = job_file.metrics
     if path is None:
@@ -129,6 +130,7 @@ def write(job_file: JobFile) -> None:
         from prometheus_client import CollectorRegistry, write_to_textfile
     except ImportError:
         raise ExtraMissing(key="metrics", package="prometheus-client", extra="metrics") from None
+    check_replaceable(path)
     found = list(_families(count(job_file)))
 
     class Collector:
@@ -145,6 +147,13 @@ def write(job_file: JobFile) -> None:
             sibling.rename(path)
         finally:
             sibling.unlink(missing_ok=True)
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise TargetRefused where a file stands that holds no numbers of ours, and NotAFile where no file does."""
+    found = read_regular(path, len(_HEAD) - 1) or _HEAD
+    if found != _HEAD or path.name.startswith(NAME):
+        raise TargetRefused(key="metrics", reason=f"{path}: this file is for something else; name another one")
 
 
 def count(job_file: JobFile) -> Numbers:
@@ -193,7 +202,7 @@ def _of_rows(tx: Connection, job_file: JobFile) -> Numbers:
         " WHERE ended_at IS NOT NULL AND outcome <> 'interrupted' GROUP BY 1"
     )
     newest = "SELECT coalesce(max(admitted_at), 0) AS admitted_at FROM admission"
-    sent = "SELECT coalesce(result, 'unknown') AS result, count(*) AS count FROM delivery GROUP BY 1"
+    sent = "SELECT result, count(*) AS count FROM delivery WHERE result IS NOT NULL GROUP BY result"
     beats = "SELECT at FROM pulse WHERE config = ?"
     tallies = dict(read_rows(tx, "SELECT name, count FROM tally", ()))
     return Numbers(

@@ -94,7 +94,7 @@ class Notifier:
         """Notify of the jobs of this file from now on."""
         self._file = job_file
         self._places = places
-        self._child: Guarded | None = None
+        self._guarded: Guarded | None = None
 
     def close(self) -> None:
         """Wait for what is under way, at most 10 s."""
@@ -198,16 +198,19 @@ class Notifier:
                     place.memory.sent(place.subject, name, matter, fault)
                 return found.memory.fail(name, fault, _now()) if fault else found.memory.mend(name)
 
-            told = note(place) if place is not None else self._places.ask(None, None, note)
+            try:
+                told = note(place) if place is not None else self._places.ask(None, None, note)
+            except ResumedError:  # it is not remembered what became of it, and what did not go is logged each time
+                told = None
             if fault and told is not False:
                 self._log("warning", f"{shown_name(channel)} failed: {fault}", "notify", notice.job or "", reason=fault)
             elif told:
                 self._log("info", f"{shown_name(channel)} goes through again", "notify", notice.job or "")
 
-        if self._child is None and channel.kind == "argv":
-            from scheduler.child import guard  # which those who are told by other channels do without
+        if self._guarded is None:
+            from scheduler.child import guard  # which a tick without news does without
 
-            self._child = guard(self._file, self._environ)
+            self._guarded = guard(self._file, self._environ)
         circumstances = {
             "config": storable(str(self._file.path)),
             "host": socket.gethostname(),
@@ -215,7 +218,7 @@ class Notifier:
             "version": program_version(),
         }
         message = Message(notice.event, notice_line(notice), notice_json(notice, **circumstances))
-        self._outbox.put(channel, message, self._child, ended)
+        self._outbox.put(channel, message, self._guarded, ended)
 
     def _channels(self, job: str | None) -> tuple[Channel, ...]:
         """Return the channels of a job, of the series that it opens, or of the file."""

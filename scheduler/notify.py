@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import queue
@@ -68,17 +69,16 @@ def send(
     channel: Channel,
     message: Message,
     environ: Mapping[str, str],
-    child: Guarded | None,
+    guarded: Guarded,
     seconds: float = DEADLINE,
 ) -> str:
     """Send a message within so many seconds; return why it did not go, or nothing.
 
-    `child` is what a program may see. No sentence shows an address, nor anything that the other side said.
+    `guarded` is what a program may see. No sentence shows an address, nor anything that the other side said.
     """
     try:
         if isinstance(channel.target, tuple):
-            assert child is not None
-            _run(channel.target, message, child, seconds)
+            _run(channel.target, channel.folder, message, guarded, seconds)
         elif channel.kind == "apprise":
             _apprise(_address(channel, environ), message, seconds)
         else:
@@ -145,12 +145,12 @@ def _within(seconds: float, work: Callable[[], None], cut: Callable[[], None]) -
         raise error
 
 
-def _run(argv: tuple[str, ...], message: Message, child: Guarded, seconds: float) -> None:
-    """Run a program without a shell, the JSON on its standard input; what it prints is seen by nobody."""
-    from scheduler.child import run_program
+def _run(argv: tuple[str, ...], folder: Path, message: Message, guarded: Guarded, seconds: float) -> None:
+    """Run a program that reads the JSON; what it prints is seen by nobody."""
+    from scheduler.child import run_program  # which a tick without news does without
 
     try:
-        ended = run_program(argv, json.dumps(message.fields).encode() + b"\n", Path(), child, seconds)
+        ended = run_program(argv, json.dumps(message.fields).encode() + b"\n", folder, guarded, seconds)
     except (OSError, ValueError) as error:
         reason = f"it cannot be started: {getattr(error, 'strerror', None) or 'not a command'}"
         raise NotifyFailed(reason=reason) from None
@@ -190,7 +190,7 @@ class Outbox:
         self._threads: list[threading.Thread] = []
         self._until = float("inf")
 
-    def put(self, channel: Channel, message: Message, child: Guarded | None, ended: Callable[[str], object]) -> None:
+    def put(self, channel: Channel, message: Message, guarded: Guarded, ended: Callable[[str], object]) -> None:
         """Send it once what came before it is sent; `ended` gets why it did not go, or an empty text."""
 
         def work() -> None:
@@ -198,7 +198,7 @@ class Outbox:
             if seconds <= 0:
                 ended(f"no time was left for it in the {DEADLINE:g} s at the end")
             else:
-                ended(send(channel, message, self._environ, child, seconds))
+                ended(send(channel, message, self._environ, guarded, seconds))
 
         if not self._queues:
             self._until = float("inf")
@@ -221,4 +221,5 @@ class Outbox:
 
 def _serve(waiting: queue.SimpleQueue[Callable[[], None] | None]) -> None:
     while (work := waiting.get()) is not None:
-        work()
+        with contextlib.suppress(Exception):  # else one that cannot be noted would be the last of its channel
+            work()

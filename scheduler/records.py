@@ -36,6 +36,11 @@ def metrics_file(shape: FileEntry, folder: Path) -> Path | None:
     return _under(_base(shape, folder), shape.metrics.textfile) if shape.metrics else None
 
 
+def file_channels(shape: FileEntry, folder: Path) -> tuple[Channel, ...]:
+    """Return how people are told of a job that names no channels of its own."""
+    return _channels(shape.notify, _base(shape, folder))
+
+
 def _base(shape: FileEntry, folder: Path) -> Path:
     return _under(folder, shape.base or (".." if folder.name == "config" else "."))
 
@@ -92,7 +97,7 @@ def _job(name: str, entry: JobEntry, shape: FileEntry, base: Path, providers: Ma
         not_after=_seconds(entry.not_after, zone),
         series=Series(opens=entry.series.opens, times=entry.series.times) if entry.series else None,
         deliver=_delivery(entry.deliver, base) if entry.deliver else None,
-        notify=channels(shape.notify if entry.notify is None else entry.notify),
+        notify=_channels(shape.notify if entry.notify is None else entry.notify, base),
     )
 
 
@@ -106,15 +111,14 @@ def _delivery(entry: DeliverEntry, base: Path) -> Delivery:
     return Delivery(file=file, argv=tuple(entry.argv or ()), review=entry.review, folder=base)
 
 
-def channels(entries: Iterable[ChannelEntry]) -> tuple[Channel, ...]:
-    """Return how people are told, one channel an entry."""
-    return tuple(_channel(entry) for entry in entries)
+def _channels(entries: Iterable[ChannelEntry], base: Path) -> tuple[Channel, ...]:
+    return tuple(_channel(entry, base) for entry in entries)
 
 
-def _channel(entry: ChannelEntry) -> Channel:
+def _channel(entry: ChannelEntry, base: Path) -> Channel:
     events = tuple(dict.fromkeys(entry.events))
     if entry.argv:
-        return Channel(kind="argv", target=tuple(entry.argv), events=events)
+        return Channel(kind="argv", target=tuple(entry.argv), events=events, folder=base)
     if entry.webhook:
         return Channel(kind="webhook", target=entry.webhook, events=events)
     if entry.ping:

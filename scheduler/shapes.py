@@ -25,6 +25,7 @@ from scheduler.fields import (
     Text,
     Timeout,
     Variable,
+    Word,
     Zone,
 )
 from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE, EVENTS, Event, KeySource
@@ -117,7 +118,7 @@ class DeliverEntry(Entry, json_schema_extra={"oneOf": [{"required": ["file"]}, {
     """Where an approved answer goes: exactly one of file and argv."""
 
     file: PathText | None = Field(None, description="The file that the answer is written to.")
-    argv: list[Text] | None = Field(None, min_length=1, description="A program, without a shell; it reads the answer.")
+    argv: list[Word] | None = Field(None, min_length=1, description="A program, without a shell; it reads the answer.")
     review: bool = Field(True, description="false: a file is written without a review.")
 
     @model_validator(mode="before")
@@ -132,7 +133,7 @@ class ChannelEntry(Entry, json_schema_extra={"oneOf": [{"required": [name]} for 
 
     webhook: Address | None = Field(None, description="An address that gets each event as JSON by POST.")
     ping: Address | None = Field(None, description="An address in the style of healthchecks: start, success, fail.")
-    argv: list[Text] | None = Field(None, min_length=1, description="A program, without a shell; it reads the JSON.")
+    argv: list[Word] | None = Field(None, min_length=1, description="A program, without a shell; it reads the JSON.")
     apprise: Address | None = Field(None, description="An address of apprise; needs the extra notify.")
     events: list[Event] = Field(list(EVENTS), description="Which events are told.")
 

@@ -206,8 +206,10 @@ def read_delivery(plan: Plan, found: Peek) -> tuple[list[Dispatch], str]:
 def _delivery(tx: Connection | None, plan: Plan, found: Peek) -> tuple[list[Dispatch], str]:
     if found.state is None or found.record is None or found.state["answer"] is None:
         return [], ""
-    dispatches = dispatches_of(tx, plan.path.name, found.record, found.state) if tx else []
-    return dispatches, delivery_words(plan, found.record, found.state, dispatches)
+    if tx is None:
+        return [], ""
+    dispatches = dispatches_of(tx, plan.path.name, found.record, found.state)
+    return dispatches, delivery_words(tx, plan, found.record, found.state, dispatches)
 
 
 def _with_state(row: JobRow, found: Peek, reads: bool) -> JobRow:

@@ -226,6 +226,29 @@ def test_an_edited_task_keeps_its_old_answer_from_an_unreviewed_file(project: Pr
 # ---- to a program
 
 
+def test_an_answer_that_was_put_in_place_of_ours_and_adopted_waits_for_a_person(
+    project: Project, chat: ChatServer
+) -> None:
+    """The ledger saw an answer come at this attempt, but not this one."""
+    done_job(project, chat, {"file": "out.md", "review": False})
+    forged = project.document()
+    forged["answer"] = forged["conversation"][-1]["content"] = "forged"
+    project.path().write_text(json.dumps(forged))
+    run(project, "tick")
+    run(project, "adopt", "nightly")
+    run(project, "tick")
+    run(project, "run", "nightly")
+    assert (got(project, "out.md"), results(project)) == (TEXT, [(1, "delivered")])
+    assert row(project)["delivery"] == "not delivered without a review"
+    run(project, "review", "nightly", "--reject", "--note", "this is none of ours")
+    run(project, "run", "nightly")
+    assert results(project) == [(1, "delivered")]  # the model gave again what was delivered before
+    chat.script = [answer("a new one")]
+    run(project, "renew", "nightly", "--reason", "x", "--confirm", "nightly")
+    run(project, "run", "nightly")
+    assert got(project, "out.md") == "a new one"
+
+
 def test_a_program_gets_the_answer_without_a_shell_or_a_secret(
     project: Project, chat: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +374,17 @@ def test_a_child_that_stays_holds_nobody_up_and_only_the_end_of_much_is_kept(tmp
     assert "letters" not in ended.said.rpartition("***")[0]  # each one was masked before the end was taken
 
 
+def test_a_program_that_never_stops_complaining_fills_no_disk(tmp_path: Path) -> None:
+    guarded = Guarded(environ={"PATH": os.environ["PATH"]}, secrets=())
+    lines = (  # it ends once what it wrote was cut
+        "yes complaint | head -c 8000000 >&2\n"
+        "until [ $(stat -L -c %s /proc/self/fd/2) -lt 8000000 ]; do sleep 0.05; done\n"
+        "echo last >&2"
+    )
+    ended = run_program(["sh", "-c", lines], b"", tmp_path, guarded, 50)
+    assert (ended.code, ended.said[-14:]) == (0, "complaint last")
+
+
 def test_a_short_secret_hides_its_own_variable_and_no_other(project: Project, chat: ChatServer) -> None:
     project.live(chat.url)
     guarded = guard(read_job_file(project.config), {"LOCAL_KEY": "ollama", "HOME": "/home/ollama"})
@@ -390,7 +424,7 @@ def test_killed_at_any_step_it_is_delivered_once_or_shown_as_unknown(
     found = {entry["id"]: entry for entry in json.loads(run(project, "status", "--json").out)["jobs"]}
     for step in steps:
         words = (
-            "delivered" if step in KNOWN else "delivery unknown: its process ended before it could say what came of it"
+            "delivered" if step in KNOWN else "delivery unknown: it was cut off before it was recorded what came of it"
         )
         assert found[step]["delivery"] == words, step
         arrived = "seen" if step in ARRIVED else TEXT if step in KNOWN else ""
@@ -415,7 +449,7 @@ def test_killed_in_the_middle_of_a_program_it_is_unknown_and_not_run_again(proje
         process.kill()
         process.communicate()
     os.killpg(int(got(project, "pid")), signal.SIGKILL)
-    assert row(project)["delivery"].startswith("delivery unknown: its process ended")
+    assert row(project)["delivery"].startswith("delivery unknown: it was cut off")
     assert "is unknown" in run(project, "tick").about("nightly")
     assert run(project, "tick").err == ""  # told once
     run(project, "run", "nightly")
@@ -469,6 +503,47 @@ def test_a_slow_delivery_delays_no_other_job(project: Project, chat: ChatServer)
         (project.folder / "go").touch()
         process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+def test_a_delivery_whose_end_could_not_be_saved_is_unknown_to_the_process_that_lives_on(
+    project: Project, chat: ChatServer
+) -> None:
+    """A daemon lives for months; "being delivered" would stand as long, and nobody could deliver again."""
+    ledger = project.folder / "checkpoints" / NAME
+    swap = f"mv {ledger} kept; mv {ledger}-wal kept-wal; echo no database > {ledger}"
+    done_job(project, chat, script(project, KEEP + swap))
+    run(project, *APPROVE, code=65)
+    for suffix in ("", "-wal"):
+        (project.folder / f"kept{suffix}").replace(f"{ledger}{suffix}")
+    assert results(project) == [(1, None)]
+    assert row(project)["delivery"].startswith("delivery unknown")
+    assert "whether the answer was delivered is unknown" in run(project, "tick").about("nightly")
+    assert results(project) == [(1, "unknown")]
+    assert got(project) == TEXT
+
+
+@pytest.mark.parametrize("argv", [["sh", "a\0b"], ["a\0b"]])
+def test_a_word_that_no_program_can_be_given_is_refused(project: Project, chat: ChatServer, argv: list[str]) -> None:
+    for entry in ({"deliver": {"argv": argv}}, {"notify": [{"argv": argv}]}):
+        project.live(chat.url, {"nightly": entry})
+        assert "no program can be given a NUL" in run(project, "check", code=65).about("nightly")
+
+
+def test_whatever_breaks_a_delivery_ends_it(
+    project: Project, chat: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done_job(project, chat, {"file": "out.md"})
+    monkeypatch.setattr("scheduler.delivery.publish", "no function")
+    assert "delivery unknown: unforeseen fault" in run(project, *APPROVE, code=65).out
+    assert results(project) == [(1, "unknown")]
+
+
+def test_the_numbers_of_metrics_count_deliveries_that_ended(project: Project, chat: ChatServer) -> None:
+    done_job(project, chat, shell("exit 3"), metrics={"textfile": "resumed.prom"})
+    run(project, *APPROVE, code=65)
+    run(project, "tick")
+    assert 'resumed_deliveries_total{outcome="failed"} 1.0' in got(project, "resumed.prom")
+    assert "resumed_ledgers_unreadable 0.0" in got(project, "resumed.prom")
 
 
 def test_a_senseless_delivery_row_blocks_its_job_and_is_named(project: Project, chat: ChatServer) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler.doctor import examine
 from scheduler.document import digest
 from scheduler.inventory import pattern_of
 from scheduler.jobfile import read_job_file
@@ -245,6 +246,27 @@ def test_metrics_that_cannot_be_written_are_one_line_and_the_jobs_run(
     assert len(said) == 1
 
 
+@pytest.mark.parametrize(
+    "place", ["checkpoints/.ledger.sqlite3", "checkpoints/greet.json", "jobs.yaml", "notes.md", "link", "fifo"]
+)
+def test_numbers_replace_no_file_but_their_own(project: Project, place: str) -> None:
+    (project.folder / "notes.md").write_text("kept")
+    (project.folder / "link").symlink_to("notes.md")
+    os.mkfifo(project.folder / "fifo")
+    project.write_jobs({"greet": {**DEMO, "checkpoint": "checkpoints/greet.json"}}, metrics={"textfile": place})
+    config = project.config.read_bytes()
+    told = ran("--config", project.config, "tick")
+    told.one_line(str(project.folder / place))
+    assert told.code == 0
+    assert project.document("greet")["status"] == "done"
+    assert (project.config.read_bytes(), (project.folder / "notes.md").read_text()) == (config, "kept")
+    assert (project.folder / "link").is_symlink()
+    assert ran("--config", project.config, "status").code == 0
+    found = [it for it in examine(read_job_file(project.config), os.environ, project.folder) if it.topic == "metrics"]
+    assert [it.level for it in found] == ["wrong"]
+    assert str(project.folder / place) in found[0].text
+
+
 def test_without_metrics_nothing_is_written_and_prometheus_not_loaded(project: Project) -> None:
     project.write_jobs({"greet": {**DEMO, "checkpoint": "checkpoints/greet.json"}})
     code = (
@@ -268,15 +290,6 @@ def test_the_numbers_are_written_when_a_slice_ended_or_it_is_long_ago(project: P
             writer.touch()
         writer.look(job_file)
         assert textfile(project).exists() == written
-
-
-def test_deliveries_are_counted_by_what_became_of_them(project: Project) -> None:
-    (project.folder / "out").mkdir()
-    job = {**DEMO, "checkpoint": "checkpoints/greet.json", "deliver": {"file": "out/greet.txt", "review": False}}
-    project.write_jobs({"greet": job}, metrics={"textfile": "resumed.prom"})
-    ran("--config", project.config, "tick")
-    assert (project.folder / "out/greet.txt").read_text()
-    assert numbers(project)["resumed_deliveries_total outcome=delivered"] == 1
 
 
 def test_a_tick_of_one_job_makes_no_other_folder(project: Project) -> None:

@@ -26,7 +26,7 @@ from tests.support import Hooks, Project, wait_until
 KEY = "sk-canary-0123456789"
 TOKEN = "hook-canary-0123456789"
 MESSAGE = Message("blocked", "job nightly: blocked: no key", {"event": "blocked", "job": "nightly", "reason": "no key"})
-CHILD = Guarded(environ={"PATH": os.environ["PATH"]}, secrets=())
+GUARDED = Guarded(environ={"PATH": os.environ["PATH"]}, secrets=())
 
 
 def webhook(address: str | KeySource) -> Channel:
@@ -38,7 +38,7 @@ def program(code: str, *arguments: str) -> Channel:
 
 
 def sent(channel: Channel, message: Message = MESSAGE, seconds: float = 5, **environ: str) -> str:
-    return send(channel, message, environ, CHILD, seconds)
+    return send(channel, message, environ, GUARDED, seconds)
 
 
 # ---- webhooks and pings
@@ -272,49 +272,55 @@ def test_a_program_that_leaves_a_child_behind_is_not_waited_for() -> None:
     assert time.monotonic() - begun < 10
 
 
-def test_a_child_inherits_no_variable_that_holds_a_secret(project: Project, tmp_path: Path) -> None:
-    (tmp_path / "service").write_text("credential-canary-0123456789\n")
-    key = project.folder / "key"
-    key.write_text("file-canary-0123456789\n")
-    key.chmod(0o600)
-    url = {"base_url": "https://api.example.com/v1", "model": "m"}
-    providers = {
-        "a": url | {"key": {"env": "A_KEY"}},
-        "b": url | {"key": {"file": str(key)}},
-        "c": url | {"key": {"credential": "service"}},
-        "d": url | {"headers": {"api-key": {"env": "HEADER"}, "X-A": "b"}},
-        "e": url | {"key": {"env": "SHORT"}},
-        "f": url | {"key": {"env": "UNSET"}},
-    }
-    jobs = {
-        "good": {"task": "t", "checkpoint": "good.json", "notify": [{"ping": {"env": "JOB_HOOK"}}]},
-        "again": {
-            "task": "t {opening}",
-            "checkpoint": "again-{opening}.json",
-            "series": {"opens": "@daily", "times": 2},
-            "notify": [{"webhook": {"env": "SERIES_HOOK"}}],
+def test_a_child_inherits_no_variable_that_holds_a_secret(project: Project) -> None:
+    (project.folder / "key").write_text("file-canary-0123456789\n")
+    (project.folder / "service").write_text("credential-canary-0123456789\n")
+    job = {"task": "x", "provider": "demo"}
+    series = {"series": {"opens": "@daily", "times": 2}, "notify": [{"webhook": {"env": "SERIES_HOOK"}}]}
+    project.write_jobs(
+        {
+            "a": {**job, "checkpoint": "c/a.json", "notify": [{"apprise": {"env": "JOB_HOOK"}}]},
+            "b": {**job, "checkpoint": "c/b-{opening}.json", **series},
+            "refused": {**job, "checkpoint": "c/c.json", "nonsense": 1, "notify": [{"ping": {"env": "REFUSED_HOOK"}}]},
         },
-        "refused": {"task": "t", "odd": 1, "notify": [{"webhook": {"env": "REFUSED_HOOK"}}]},
-    }
-    project.write_jobs(jobs, providers=providers, notify=[{"webhook": {"env": "HOOK"}}, {"argv": ["true"]}])
+        notify=[{"webhook": {"env": "HOOK"}}, {"argv": ["true"]}],
+        providers={
+            "a": {"base_url": "https://a/v1", "key": {"env": "A_KEY"}},
+            "b": {"base_url": "https://b/v1", "key": {"file": "key"}},
+            "c": {"base_url": "https://c/v1", "key": {"credential": "service"}},
+            "d": {"base_url": "https://d/v1", "headers": {"api-key": {"env": "HEADER"}, "X-A": "b"}},
+            "e": {"base_url": "https://e/v1", "key": {"env": "SHORT"}},
+            "f": {"base_url": "https://f/v1", "key": {"env": "UNSET"}},
+        },
+    )
     plain = {"PATH": "/bin", "LANG": "C.UTF-8", "PRESHORT": "ollama-models"}
+    hook = "https://hooks.example.com/canary"
     environ = {
         "A_KEY": KEY,
         "SAME_ELSEWHERE": f"Bearer {KEY}",
         "FROM_FILE": "file-canary-0123456789",
         "FROM_SERVICE": "credential-canary-0123456789",
         "HEADER": "Bearer header-canary-0123456789",
-        "HOOK": "https://hooks.example.com/canary",
-        "JOB_HOOK": "https://hooks.example.com/job",
-        "SERIES_HOOK": "https://hooks.example.com/series",
-        "REFUSED_HOOK": "https://hooks.example.com/refused",
+        "HEADER_BARE": "header-canary-0123456789",
+        **{name: f"{hook}/{name}" for name in ("HOOK", "JOB_HOOK", "SERIES_HOOK", "REFUSED_HOOK")},
+        "ELSEWHERE": f"see {hook}/SERIES_HOOK",
         "SHORT": "ollama",
         "SHORT_AGAIN": " ollama ",
-        "CREDENTIALS_DIRECTORY": str(tmp_path),
+        "CREDENTIALS_DIRECTORY": str(project.folder),
     }
+    assert guard(read_job_file(project.config), environ | plain).environ == plain
+
+
+def test_a_program_is_looked_for_and_runs_where_paths_start(project: Project) -> None:
+    (project.folder / "page-me").write_text("#!/bin/sh\npwd > where\n")
+    (project.folder / "page-me").chmod(0o700)
+    job = {"task": "x", "provider": "demo", "checkpoint": "c/a.json"}
+    project.write_jobs({"a": {**job, "notify": [{"argv": ["./page-me"]}]}}, notify=[{"argv": ["./page-me"]}])
     job_file = read_job_file(project.config)
-    assert [*job_file.jobs, *job_file.series, *job_file.refused] == ["good", "again", "refused"]
-    assert guard(job_file, environ | plain).environ == plain
+    for channel in (*job_file.notify, *job_file.jobs["a"].notify):
+        assert sent(channel) == ""
+        assert (project.folder / "where").read_text() == f"{project.folder}\n"
+        (project.folder / "where").unlink()
 
 
 # ---- apprise
@@ -412,9 +418,9 @@ def test_a_slow_channel_delays_no_other_and_order_is_kept(hooks: Hooks, monkeypa
     monkeypatch.setattr("scheduler.notify.DEADLINE", 2.0)
     outbox, ended = Outbox({}), []
     with receiver(_hang) as url:
-        outbox.put(webhook(url), MESSAGE, None, ended.append)
+        outbox.put(webhook(url), MESSAGE, GUARDED, ended.append)
         for number in range(3):
-            outbox.put(webhook(hooks.url), Message("x", "", {"event": number}), None, ended.append)
+            outbox.put(webhook(hooks.url), Message("x", "", {"event": number}), GUARDED, ended.append)
         hooks.wait_for(3)
         assert [json.loads(body)["event"] for _, body in hooks.got] == [0, 1, 2]
 
@@ -425,7 +431,7 @@ def test_at_the_end_all_channels_together_get_one_deadline(monkeypatch: pytest.M
     with contextlib.ExitStack() as stack:
         for url in [stack.enter_context(receiver(_hang)) for _ in range(3)]:
             for _ in range(3):
-                outbox.put(webhook(url), MESSAGE, None, ended.append)
+                outbox.put(webhook(url), MESSAGE, GUARDED, ended.append)
         begun = time.monotonic()
         outbox.close()
         assert time.monotonic() - begun < 2.5

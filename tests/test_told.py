@@ -550,6 +550,25 @@ def test_a_failing_channel_of_a_series_stands_in_status(ticks: Ticks, hooks: Hoo
     assert "NOTIFY: webhook 127.0.0.1 failed: the answer was 500" in ticks.tick("status", code=0)
 
 
+def test_a_notification_that_cannot_be_noted_is_not_the_last_of_its_channel(ticks: Ticks, hooks: Hooks) -> None:
+    write(ticks.project, NOWHERE, hooks)
+    job_file = read_job_file(ticks.project.config)
+    plan, lines = plan_job(job_file.jobs["nightly"], True), list[str]()
+    herald = Herald(job_file, os.environ, lambda _, message, *__, **___: lines.append(message), remembers=True)
+    hooks.hold.clear()
+    hooks.status = 500
+    herald.note(Result(job="nightly", plan=plan, refusal=CheckpointMoved(job="nightly", old="a", new="b")))
+    hooks.wait_for(1)
+    junk = plan.path.with_name("junk")
+    junk.write_bytes(b"no database " * 1000)
+    junk.rename(plan.path.with_name(NAME))
+    hooks.hold.set()
+    wait_until(lambda: "webhook 127.0.0.1 failed: the answer was 500" in lines, 10, str(lines))
+    herald.note(Result(job="nightly", plan=plan, refusal=CheckpointMoved(job="nightly", old="a", new="c")))
+    herald.close()
+    assert hooks.events == ["blocked", "blocked"]
+
+
 def test_a_program_gets_the_json_and_no_secret(ticks: Ticks, tmp_path: Path, chat: Any) -> None:
     code = "import json, os, sys; json.dump([json.load(sys.stdin), dict(os.environ)], open(sys.argv[1], 'w'))"
     target = tmp_path / "seen.json"
