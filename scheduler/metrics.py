@@ -36,7 +36,7 @@ EVERY: Final = 30.0
 BUCKETS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 STATES: Final = ("ready", "running", "done", "exhausted", "blocked", "disabled")
 
-Log = Callable[[str, str], object]
+Tell = Callable[[str], object]
 
 
 @dataclass(kw_only=True)
@@ -66,11 +66,10 @@ class Numbers:
 
 
 class MetricsFile:
-    """The daemon's writer: at most each second while slices end, and each 30 s; a standing fault is said once."""
+    """The daemon's writer: at most each second while slices end, and each 30 s; `tell` gets each time what failed."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._said = ""
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
         self._at = float("-inf")
         self._fresh = False
 
@@ -89,26 +88,24 @@ class MetricsFile:
         if job_file.metrics is None or not (self._fresh or time.monotonic() - self._at >= EVERY):
             return
         self._at, self._fresh = time.monotonic(), False
-        try:
-            write(job_file)
-            said = ""
-        except Exception as error:
-            said = str(as_refusal(error))
-        if said and said != self._said:
-            self._log("warning", said)
-        self._said = said
+        self._tell(_written(job_file))
 
 
-def after_tick(job_file: JobFile, log: Log, *, ticked: bool) -> None:
-    """Write the file after the slices of a short process, `tick` itself noted in a ledger; what fails is one line."""
-    if job_file.metrics is None:
-        return
+def after_tick(job_file: JobFile, tell: Tell, *, ticked: bool) -> None:
+    """Write the file after the slices of a short process, `tick` itself noted in a ledger; tell what failed."""
+    if job_file.metrics is not None:
+        tell(_written(job_file, ticked=ticked))
+
+
+def _written(job_file: JobFile, *, ticked: bool = False) -> str:
+    """Write the file; return what failed, or an empty text."""
     try:
         if ticked:
             _note_in(job_file, lambda tx: set_tally(tx, LAST_TICK, int(time.time())))
         write(job_file)
     except Exception as error:
-        log("warning", str(as_refusal(error)))
+        return str(as_refusal(error))
+    return ""
 
 
 def _note_in(job_file: JobFile, note: Callable[[Connection], None], wait: float | None = None) -> None:
@@ -194,7 +191,7 @@ def _of_rows(tx: Connection, job_file: JobFile) -> Numbers:
         " WHERE ended_at IS NOT NULL AND outcome <> 'interrupted' GROUP BY 1"
     )
     newest = "SELECT coalesce(max(admitted_at), 0) AS admitted_at FROM admission"
-    sent = "SELECT coalesce(outcome, 'unknown') AS detail, count(*) AS count FROM delivery GROUP BY 1"
+    sent = "SELECT result, count(*) AS count FROM delivery WHERE result IS NOT NULL GROUP BY 1"
     beats = "SELECT at FROM pulse WHERE config = ?"
     tallies = dict(read_rows(tx, "SELECT name, count FROM tally", ()))
     return Numbers(
