@@ -126,7 +126,7 @@ def write(job_file: JobFile) -> None:
     try:
         from prometheus_client import CollectorRegistry, write_to_textfile
     except ImportError:
-        raise ExtraMissing(key="metrics", package="prometheus-client", extra="metrics") from None
+        raise ExtraMissing(key="metrics", package="prometheus-client") from None
     found = list(_families(count(job_file)))
 
     class Collector:
