@@ -99,7 +99,9 @@ def spent(history: Iterable[Attempt], price: Price | None) -> Spent:
 
 def spent_text(found: Spent) -> str:
     """Say what attempts took: the tokens that are known and their cost, and of how many nothing is known."""
-    cost = f"; {money(found.amount, found.currency)}" if found.amount is not None else "; cost unknown without price"
+    free = not (found.input or found.output or found.unknown)
+    cost = "" if free else "; cost unknown without price"
+    cost = cost if found.amount is None else f"; {money(found.amount, found.currency)}"
     unknown = f"; {_count(found.unknown, 'attempt')} of unknown cost" if found.unknown else ""
     return f"{_count(found.input, 'token')} in, {_count(found.output, 'token')} out{cost}{unknown}"
 

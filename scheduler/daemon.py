@@ -63,7 +63,7 @@ class Daemon:
         self._folders = jobs_by_folder(job_file)
         self._max_parallel = job_file.max_parallel
         self._clock = Clock(self._fire, log, job_file.max_parallel)
-        self._metrics = MetricsFile(log)
+        self._metrics = MetricsFile(herald.note_metrics)
 
     def run(self) -> list[Result]:
         """Run until a signal, or with `until_done` until every job is final or blocked; return the last results.

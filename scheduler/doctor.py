@@ -42,6 +42,7 @@ from scheduler.report import problem_line
 from scheduler.roster import CLOCK_SLACK, Pulse, read_daemon
 from scheduler.schedulers import DaemonRow, check_schedulers
 from scheduler.state import MAX_STEPS, plain_task, utc
+from scheduler.survey import silent_channels
 
 BUILT_AFTER: Final = 1_767_225_600  # 2026-01-01: an earlier clock was never set
 SYNCHRONISED: Final = Path("/run/systemd/timesync/synchronized")
@@ -83,6 +84,7 @@ def examine(job_file: JobFile, environ: Mapping[str, str], root: Path = Path("/"
     pulses = [pulse for folder in folders.values() for pulse in folder.pulses]
     yield from check_schedulers(job_file, daemons, pulses, environ, root)
     yield from guarded("metrics", _metrics(job_file))
+    yield from _notify(job_file, environ)
     yield _versions({folder.sqlite for folder in folders.values()} - {""})
 
 
@@ -241,12 +243,19 @@ def _metrics(job_file: JobFile) -> Iterator[Finding]:
     if job_file.metrics is None:
         return
     if importlib.util.find_spec("prometheus_client") is None:
-        yield wrong("metrics", "prometheus-client is not installed", "pipx inject resumed prometheus-client")
+        act = "pipx inject resumed prometheus-client, or pip install it in the environment of this program"
+        yield wrong("metrics", "prometheus-client is not installed", act)
     elif not os.access(job_file.metrics.parent, os.W_OK | os.X_OK):
         yield wrong("metrics", f"{job_file.metrics.parent} cannot be written to", "make it, or name another file")
     else:
         check_replaceable(job_file.metrics)
         yield ok("metrics", f"they go to {job_file.metrics}")
+
+
+def _notify(job_file: JobFile, environ: Mapping[str, str]) -> Iterator[Finding]:
+    act = "mend the entry, the variable or the program; it is tried again when there is something to tell"
+    for row in silent_channels(folders_of(job_file), job_file, environ):
+        yield wrong("notify", f"{row.channel} fails: {row.reason}, since {row.since}", act)
 
 
 def _versions(sqlite: set[str]) -> Finding:

@@ -18,6 +18,7 @@ from scheduler.roster import Facts, Sighting
 from scheduler.sources import check_source, list_sources
 from scheduler.text import is_utf8
 from scheduler.tools import file_tools
+from scheduler.trigger import zone_of
 
 # A point is missed once it is older than cron's own minute and some.
 MISSED_AFTER = 120
@@ -174,7 +175,7 @@ def owed_point(job: Job, facts: Facts, since: int, now: float) -> int | None:
 def next_due(job: Job, facts: Facts, since: int, now: float) -> datetime | None:
     """Return the next moment at which a ready job can be due: now, where it is, else a point that is far enough."""
     if due_point(job, facts, since, now) is not None:
-        return _moment(now)
+        return _moment(now).astimezone(zone_of(job.timezone))
     after = max(now, _resumes_at(job, facts, now) - 1)
     return next_of(job, _moment(after), _moment(since))
 

@@ -256,10 +256,9 @@ class TargetRefused(Blocked):
 
 
 class ExtraMissing(Blocked):
-    """{key}: the package {package} is not installed. With pipx: pipx inject resumed {package}; else install
-    resumed[{extra}] with pip.
+    """{key}: the package {package} is not installed; with pipx: pipx inject resumed {package}; else, in the environment
+    of this program: pip install {package}
     """
 
     key: str
     package: str
-    extra: str

@@ -25,6 +25,7 @@ from scheduler.text import storable
 from scheduler.told import LOG, Place, Places
 
 REMIND = 60.0
+METRICS = "metrics:"  # in the place of a job; no job's id ends so
 
 
 class Herald:
@@ -91,6 +92,23 @@ class Herald:
             self._last[result.job] = replace(result, state=None, ran=False)
         elif verdict != "later":
             self._last.pop(result.job, None)
+
+    def note_metrics(self, fault: str) -> None:
+        """Log why the metrics could not be written; an empty text says that they were. Never raises."""
+        changed, self._said[METRICS] = self._said.get(METRICS, "") != fault, fault
+        with self._harmless("metrics"):
+            if self._remembers and fault:
+                changed = self._is_new(METRICS, None, [storable(fault)]) != []
+            elif self._remembers:
+                places = self._places.troubled(METRICS, None)
+                changed = any(place.memory.recover(place.subject, LOG) for place in places)
+        if changed:
+            self._log(
+                "warning" if fault else "info",
+                fault or "metrics: they are written again",
+                "metrics",
+                reason=fault or None,
+            )
 
     def remind(self) -> None:
         """Tell again, once a minute at most, what stands or did not go, where a day or an hour has passed since."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.decision import Dispatch, dispatch_words
 from scheduler.due import Plan
+from scheduler.errors import CheckpointUnknown, NotAFile
 from scheduler.ledger import NAME, ledger_rows, read_record
-from scheduler.reader import document_of
+from scheduler.reader import document_of, peek
 
 UNBLOCK: Final = "unblock: ends its rests; jobs that are due ask it again, and each of those requests counts as ever"
 
@@ -33,12 +35,28 @@ def standing_of(plan: Plan) -> Standing:
 
 def foretell(command: str, plan: Plan) -> str:
     """Return what the command will do to a job, and how many requests may follow. Raises what `standing_of` does."""
-    standing = standing_of(plan)
-    return f"{command}: {_WORDS[command](standing, plan.job.max_attempts)}{' (the demo model)' * plan.offline}"
+    words = _needless(command, plan) or _WORDS[command](standing_of(plan), plan.job.max_attempts)
+    return f"{command}: {words}{' (the demo model)' * plan.offline}"
 
 
-def foretell_review(plan: Plan, *, approve: bool) -> str:
-    """Return what a decision will do, and how many requests may follow. Raises what `standing_of` does."""
+def _needless(command: str, plan: Plan) -> str:
+    """Say that there is nothing to repair or to adopt, or nothing."""
+    if command not in ("repair", "adopt"):
+        return ""
+    try:
+        found = peek(plan.path)
+    except (CheckpointUnknown, NotAFile):
+        return ""
+    if command == "adopt":
+        return "changes nothing, for there is no file that the ledger does not know"
+    return "" if found.behind else "changes nothing, for the checkpoint is as it was published"
+
+
+def foretell_review(plan: Plan, dispatches: Sequence[Dispatch], *, approve: bool, again: bool) -> str:
+    """Return what a decision will do, and how many requests may follow. Raises what `standing_of` does.
+
+    `dispatches` are the deliveries of the answer so far; `again` asks for one more.
+    """
     deliver, left = plan.job.deliver, plan.job.max_attempts - standing_of(plan).attempts
     if not approve:
         then = (
@@ -51,7 +69,10 @@ def foretell_review(plan: Plan, *, approve: bool) -> str:
         return "approve: marks the answer as approved; no request follows, and nothing is delivered"
     if plan.rehearsal:
         return "approve: marks the answer as approved; it is a rehearsal's, which is never delivered"
-    return f"approve: the answer goes, once, to {deliver.target}; no request follows"
+    if dispatches and not again:
+        before = dispatch_words(dispatches[-1])
+        return f"approve: marks the answer as approved; it was sent ({before}), and goes again only with --redeliver"
+    return f"approve: the answer goes, {'once more' if dispatches else 'once'}, to {deliver.target}; no request follows"
 
 
 def _further(number: int) -> str:

@@ -23,7 +23,6 @@ from scheduler.files import read_regular, translated
 from scheduler.inventory import folders_of, openings_in, plans_of, read_flights, read_holdings
 from scheduler.job import JobFile
 from scheduler.ledger import NAME, ledger_of, ledger_rows
-from scheduler.logs import Log
 from scheduler.owed import HASTE, as_refusal
 from scheduler.owner import is_alive
 from scheduler.roster import LAST_TICK, RELOAD_FAILURES, count_up, set_tally
@@ -37,6 +36,8 @@ EVERY: Final = 30.0
 BUCKETS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 _HEAD: Final = b"# HELP resumed_"
 STATES: Final = ("ready", "running", "done", "exhausted", "blocked", "disabled")
+
+Tell = Callable[[str], object]
 
 
 @dataclass(kw_only=True)
@@ -66,11 +67,10 @@ class Numbers:
 
 
 class MetricsFile:
-    """The daemon's writer: at most each second while slices end, and each 30 s; a standing fault is said once."""
+    """The daemon's writer: at most each second while slices end, and each 30 s; `tell` gets each time what failed."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._said = ""
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
         self._at = float("-inf")
         self._fresh = False
 
@@ -89,26 +89,24 @@ class MetricsFile:
         if job_file.metrics is None or not (self._fresh or time.monotonic() - self._at >= EVERY):
             return
         self._at, self._fresh = time.monotonic(), False
-        try:
-            write(job_file)
-            said = ""
-        except Exception as error:
-            said = str(as_refusal(error))
-        if said and said != self._said:
-            self._log("warning", said)
-        self._said = said
+        self._tell(_written(job_file))
 
 
-def after_tick(job_file: JobFile, log: Log, *, ticked: bool) -> None:
-    """Write the file after the slices of a short process, `tick` itself noted in a ledger; what fails is one line."""
-    if job_file.metrics is None:
-        return
+def after_tick(job_file: JobFile, tell: Tell, *, ticked: bool) -> None:
+    """Write the file after the slices of a short process, `tick` itself noted in a ledger; tell what failed."""
+    if job_file.metrics is not None:
+        tell(_written(job_file, ticked=ticked))
+
+
+def _written(job_file: JobFile, *, ticked: bool = False) -> str:
+    """Write the file; return what failed, or an empty text."""
     try:
         if ticked:
             _note_in(job_file, lambda tx: set_tally(tx, LAST_TICK, int(time.time())))
         write(job_file)
     except Exception as error:
-        log("warning", str(as_refusal(error)))
+        return str(as_refusal(error))
+    return ""
 
 
 def _note_in(job_file: JobFile, note: Callable[[Connection], None], wait: float | None = None) -> None:
@@ -129,7 +127,7 @@ def write(job_file: JobFile) -> None:
     try:
         from prometheus_client import CollectorRegistry, write_to_textfile
     except ImportError:
-        raise ExtraMissing(key="metrics", package="prometheus-client", extra="metrics") from None
+        raise ExtraMissing(key="metrics", package="prometheus-client") from None
     check_replaceable(path)
     found = list(_families(count(job_file)))
 

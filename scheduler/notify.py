@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from scheduler.address import check_notify_url
-from scheduler.errors import NotifyFailed
+from scheduler.errors import ExtraMissing, NotifyFailed
 from scheduler.job import Channel
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _apprise(address: str, message: Message, seconds: float) -> None:
     try:
         import apprise
     except ImportError:
-        raise NotifyFailed(reason="apprise is not installed; install it with: pip install 'resumed[notify]'") from None
+        raise NotifyFailed(reason=str(ExtraMissing(key="notify", package="apprise"))) from None
 
     def work() -> None:
         service = apprise.Apprise()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from scheduler.errors import AskFailed, ResumedError
+from scheduler.errors import AskFailed, ProviderNotReady, ResumedError
 from scheduler.findings import Finding, note, ok, wrong
 from scheduler.gateway import MODELS_SECONDS, Exchange
 from scheduler.inventory import plans_of
@@ -33,9 +33,14 @@ def ask_providers(job_file: JobFile, environ: Mapping[str, str]) -> Iterator[Fin
             named = plan.job.model or provider.model or environ.get(provider.model_env or "", "").strip()
             models.setdefault(provider.name, set()).update({named} - {""})
     for name, provider in providers.items():
+        try:
+            key = read_key(provider, environ)
+        except ProviderNotReady as error:
+            yield wrong("online", f"provider {name} is not asked: {error.problem}", _ACT)
+            continue
         yield note("online", f"asking {provider.base_url}/models of provider {name}, at most {MODELS_SECONDS:g} s")
         try:
-            with Exchange(provider, read_key(provider, environ), environ) as exchange:
+            with Exchange(provider, key, environ) as exchange:
                 known = set(exchange.list_models())
         except ResumedError as error:
             reason = error.reason if isinstance(error, AskFailed) else str(error)

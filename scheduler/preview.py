@@ -60,7 +60,7 @@ def look_ahead(plan: Plan, job_file: JobFile, environ: Mapping[str, str], now: f
     found, facts, since = look(plan, now)
     model = known_model(plan, environ) or (found.state["model"] if found.state else "")
     order = order_of(plan, model, private_paths(job_file, environ))
-    state = accept(found.state, order)
+    state = found.state if found.state is not None and is_final(found.state) else accept(found.state, order)
     if is_final(state) or state["attempts"] >= job.max_attempts:
         status = state["status"] if is_final(state) else "exhausted"
         said = OVER.format(job=job.id, status=status, attempts=state["attempts"], most=job.max_attempts)

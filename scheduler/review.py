@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,7 +85,8 @@ def _reject(held: Checkpoint, plan: Plan, state: State, decision: Decision) -> s
         return "it is rejected, and no attempt is left"
 
     def also(tx: Connection) -> None:
-        _check_kept(tx, held, plan, state)
+        allowance = held.version.allowance if held.version else 1
+        check_kept(plan, read_dispatches(tx, held.path.name, allowance, answer_digest(state["answer"] or "")))
         enter_act(tx, held.path.name, _act(decision, now))
         if again:
             note_sighting(tx, plan.sighting, int(now))
@@ -96,11 +98,9 @@ def _reject(held: Checkpoint, plan: Plan, state: State, decision: Decision) -> s
     return f"rejected; {most - state['attempts']} of {most} attempts are left, the first at its next point"
 
 
-def _check_kept(tx: Connection, held: Checkpoint, plan: Plan, state: State) -> None:
-    """Raise MaintenanceRefused where the answer has left, or may have."""
-    allowance = held.version.allowance if held.version else 1
-    found: list[Dispatch] = read_dispatches(tx, held.path.name, allowance, answer_digest(state["answer"] or ""))
-    gone = [dispatch for dispatch in found if dispatch.result != "failed"]
+def check_kept(plan: Plan, dispatches: Sequence[Dispatch]) -> None:
+    """Raise MaintenanceRefused where the answer has left by one of its deliveries, or may have."""
+    gone = [dispatch for dispatch in dispatches if dispatch.result != "failed"]
     if gone:
         words = f"{gone[-1].result or 'begun'} to {gone[-1].target}, {utc(gone[-1].started_at)}"
         raise MaintenanceRefused(message=GONE.format(job=plan.job.id, words=words))

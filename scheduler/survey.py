@@ -68,7 +68,7 @@ def survey(job_file: JobFile, environ: Mapping[str, str], *, unfolded: bool = Fa
         daemon=daemon,
         jobs=rows,
         rests=rests,
-        notify=_silent(folders, job_file, environ),
+        notify=silent_channels(folders, job_file, environ),
         series=series,
     )
 
@@ -131,7 +131,7 @@ def _rests(folder: Path, now: float) -> list[RestRow]:
     ]
 
 
-def _silent(folders: Sequence[Path], job_file: JobFile, environ: Mapping[str, str]) -> list[SilentRow]:
+def silent_channels(folders: Sequence[Path], job_file: JobFile, environ: Mapping[str, str]) -> list[SilentRow]:
     """Return each channel of the file that fails, once, with its latest reason and the time since when it fails."""
     channels = [*job_file.notify, *(channel for job in job_file.entries for channel in job.notify)]
     named = {channel_name(channel): shown_name(channel) for channel in channels}

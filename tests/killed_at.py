@@ -103,7 +103,7 @@ DELIVERY = {
     "decided-inside": Step(*_STORE, after=True),
     "decided-unpublished": Step(*_PUBLISH),
     "decided-after": Step("scheduler.cli.review", "decide", after=True),
-    "claimed-inside": Step("scheduler.delivery", "may_deliver", after=True),
+    "claimed-inside": Step("scheduler.delivery", "may_deliver", call=2, after=True),  # the first only tells
     "claimed-after": Step("scheduler.delivery", "_claim", after=True),
     "file-made": Step(*_CREATE, call=2, after=True),
     "delivered": Step("scheduler.delivery", "carry_out", after=True),

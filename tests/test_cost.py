@@ -92,6 +92,7 @@ def test_what_was_spent_is_what_the_provider_told_and_the_rest_is_unknown() -> N
     assert spent(HISTORY, None) == Spent(input=3000, output=200, unknown=1)
     assert spent_text(spent(HISTORY[:2], None)) == "1000 tokens in, 200 tokens out; cost unknown without price"
     assert spent_text(spent([], EUR)) == "0 tokens in, 0 tokens out; 0.00 EUR"
+    assert spent_text(spent([], None)) == "0 tokens in, 0 tokens out"
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,20 @@ def test_a_file_gets_the_answers_bytes_after_approval_and_once(project: Project,
     assert chat.count == 1
 
 
+def test_a_review_says_beforehand_what_it_will_do_with_an_answer_that_was_sent(
+    project: Project, chat: ChatServer
+) -> None:
+    done_job(project, chat, {"file": "out.md"})
+    run(project, *APPROVE)
+    told = run(project, *APPROVE, "--dry-run")
+    assert "it was sent (delivered), and goes again only with --redeliver" in told.out
+    assert "goes, once more, to " in run(project, *AGAIN, "--dry-run").out
+    told = run(project, "review", "nightly", "--reject", "--note", "x", "--dry-run", code=65)
+    assert "asks it again" not in told.out
+    told.one_line("the answer was given away (delivered to ")
+    assert results(project) == [(1, "delivered")]
+
+
 def test_an_existing_file_keeps_its_mode_and_is_replaced_in_one_step(project: Project, chat: ChatServer) -> None:
     out = project.folder / "out.md"
     out.write_text("old")

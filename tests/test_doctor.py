@@ -552,3 +552,21 @@ def test_a_provider_that_cannot_be_reached_is_wrong(project: Project, capsys: py
     code, lines = online(project, capsys)
     assert code == 1
     assert "no connection" in lines[1]
+
+
+def test_a_provider_without_its_key_is_not_asked(
+    provider: Project, httpserver: HTTPServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCAL_KEY")
+    _, [line] = online(provider, capsys)
+    assert line.startswith("wrong  online: provider local is not asked: the key ")
+    assert httpserver.log == []
+
+
+def test_a_notification_that_does_not_go_is_wrong(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = {"greet": {"task": "t", "checkpoint": "checkpoints/t.json", "provider": "demo"}}
+    project.write_jobs(jobs, notify=[{"argv": ["/nonexistent/page-me"]}])
+    main(["--config", str(project.config), "tick"])
+    assert main(["--config", str(project.config), "doctor"]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " notify: " in line]
+    assert line.startswith("wrong  notify: argv page-me fails: it cannot be started")

@@ -101,6 +101,12 @@ def test_after_failures_a_point_must_be_far_enough_from_the_last_end(
     assert ahead.timestamp() == owed[0]
 
 
+def test_what_is_due_now_is_told_in_the_zone_of_the_job() -> None:
+    ahead = next_due(job(timezone="Europe/Madrid"), Facts(), SINCE, at("02 10:00"))
+    assert ahead is not None
+    assert ahead.isoformat() == "2026-03-02T11:00:00+01:00"
+
+
 def test_a_delay_uses_up_no_point_and_the_daily_job_still_has_one_the_next_day() -> None:
     facts = Facts(failures=3, ended_at=at("02 09:10"), points=frozenset({NINE}))
     assert due_point(job(), facts, SINCE, at("02 20:00")) is None

@@ -36,6 +36,8 @@ EVENTS: list[dict[str, Any]] = [
     {"event": "closed", "attempts": 3, "of": 2},
     {"event": "missed", "why": "catch_up is false", "first": FIRST, "last": LAST, "count": 3},
     {"event": "made_up", "first": FIRST, "last": LAST, "count": 3},
+    {"event": "opened", "opening": NASTY, "number": 2, "times": 52},
+    {"event": "skipped", "opening": NASTY, "first": FIRST, "last": LAST, "count": 3},
     {**_SETTLED, "outcome": "answered", "status": "done", "answer": NASTY},
     {**_SETTLED, "outcome": "timeout", "reason": NASTY},
     {"event": "delivery", "result": "failed", "target": NASTY, "detail": NASTY},
@@ -129,6 +131,12 @@ def test_every_refusal_of_the_command_line_is_json(
 ) -> None:
     found, (line,) = run(capsys, *arguments)
     assert (found, parsed(line)["event"]) == (code, event)
+
+
+def test_no_argument_at_all_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 64
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "COMMAND" in line
 
 
 def test_a_format_that_is_none_is_refused_in_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,12 +20,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.doctor import examine
 from scheduler.document import digest
+from scheduler.herald import Herald
 from scheduler.inventory import pattern_of
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME, ledger_of
 from scheduler.metrics import MetricsFile, count, write
 from scheduler.roster import MISSED, RELOAD_FAILURES, Pulse, count_up, write_pulse
 from scheduler.state import OUTCOMES
+from scheduler.told import Places
 from tests.support import ROOT, ChatServer, Project, answer, tool_calls, wait_until
 from tests.test_bad_input import KEY, ran
 
@@ -238,8 +240,11 @@ def test_metrics_that_cannot_be_written_are_one_line_and_the_jobs_run(
     told.one_line("pipx inject resumed prometheus-client" if fault == "package" else place)
     assert project.document("greet")["status"] == "done"
     assert [path.name for path in project.folder.rglob("*.tmp")] == []
+    assert ran("--config", project.config, "tick").err == "", "a standing fault is mail each minute"
     said: list[str] = []
-    writer = MetricsFile(lambda level, message: said.append(message))
+    log = lambda level, message, /, event="", job="", **facts: said.append(message)  # noqa: E731
+    herald = Herald(read_job_file(project.config), {}, log)
+    writer = MetricsFile(herald.note_metrics)
     for _ in range(2):
         writer.touch()
         writer.look(read_job_file(project.config))
@@ -267,6 +272,18 @@ def test_numbers_replace_no_file_but_their_own(project: Project, place: str) -> 
     assert str(project.folder / place) in found[0].text
 
 
+def test_metrics_that_fail_again_within_an_hour_are_not_told_again(project: Project) -> None:
+    project.write_jobs({"greet": {**DEMO, "checkpoint": "checkpoints/greet.json"}}, metrics={"textfile": "a/b.prom"})
+    ran("--config", project.config, "tick").one_line("a/b.prom")
+    (project.folder / "a").mkdir()
+    assert ran("--config", project.config, "tick").err == ""
+    assert (project.folder / "a/b.prom").exists()
+    assert list(Places(project.config, os.environ).troubled("metrics:", None)) == []
+    shutil.rmtree(project.folder / "a")
+    assert ran("--config", project.config, "tick").err == ""
+    assert len(list(Places(project.config, os.environ).troubled("metrics:", None))) == 1
+
+
 def test_without_metrics_nothing_is_written_and_prometheus_not_loaded(project: Project) -> None:
     project.write_jobs({"greet": {**DEMO, "checkpoint": "checkpoints/greet.json"}})
     code = (
@@ -283,7 +300,7 @@ def test_the_numbers_are_written_when_a_slice_ended_or_it_is_long_ago(project: P
         {"greet": {**DEMO, "checkpoint": "checkpoints/greet.json"}}, metrics={"textfile": "resumed.prom"}
     )
     job_file = read_job_file(project.config)
-    writer = MetricsFile(lambda level, message: pytest.fail(message))
+    writer = MetricsFile(lambda fault: pytest.fail(fault) if fault else None)
     for fresh, written in ((False, True), (False, False), (True, True)):
         textfile(project).unlink(missing_ok=True)
         if fresh:

@@ -338,7 +338,7 @@ def test_each_way_out_says_what_it_costs_and_is_on_record_with_who_when_and_why(
         told = command(project, "unblock", "local", "--dry-run", "--reason", "r6")
         assert "each of those requests counts" in told.out
         assert json.loads(command(project, "status", "--json").out)["rests"]
-        assert "1 rests ended" in command(project, "unblock", "local", "--reason", "r6").out
+        assert "1 rest ended" in command(project, "unblock", "local", "--reason", "r6").out
         assert "it was not resting" in command(project, "unblock", "local", "--reason", "r7").out
     found = rows(project, "SELECT number, command, reason FROM act ORDER BY number")
     assert found == [
@@ -357,6 +357,16 @@ def test_each_way_out_says_what_it_costs_and_is_on_record_with_who_when_and_why(
         "adopt, adopted at attempt 2 of 4, done: r4",
     ):
         assert words in shown
+
+
+@pytest.mark.parametrize("way", ["repair", "adopt"])
+def test_a_way_out_of_what_is_in_order_says_beforehand_that_it_changes_nothing(
+    project: Project, chat: ChatServer, way: str
+) -> None:
+    done_job(project, chat)
+    assert f"job nightly: {way}: changes nothing, for " in command(project, way, "nightly", "--dry-run").out
+    project.path().write_bytes(b"broken")
+    assert "changes nothing" not in command(project, way, "nightly", "--dry-run").out
 
 
 @pytest.mark.parametrize("status", ["", "done"])

@@ -400,6 +400,8 @@ def test_watch_takes_whole_seconds(project: Project, seconds: str) -> None:
         ("a", "b\nc\nd", (20, 3), ["a", "b", "… 2 more lines"]),
         ("a", "b\nc", (20, 3), ["a", "b", "c"]),
         ("it is not loaded", "b", (10, 5), ["it is not", "loaded", "b"]),
+        ("a", "b\nc", (0, 0), ["a", "b", "c"]),  # a terminal that was never told its size
+        ("ab", "c", (1, 4), ["a", "b", "c"]),
     ],
 )
 def test_a_frame_has_its_sentences_in_full_and_its_rows_cut(

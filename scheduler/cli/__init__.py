@@ -75,7 +75,10 @@ def _open_streams() -> None:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        options = build_parser().parse_args(arguments)
+        options, unknown = build_parser().parse_known_args(arguments)
+        if unknown:
+            told = f"unrecognized arguments: {' '.join(unknown)}; see: resumed {options.command} --help"
+            raise UsageRefused(message=told)
         code: int = options.handler(options)
         sys.stdout.flush()
     except UsageRefused as error:

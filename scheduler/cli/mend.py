@@ -72,7 +72,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _add_common(command: argparse.ArgumentParser, *, required: bool = False) -> None:
-    why = "kept with the job for ever"
+    why = "why; kept for ever, and listed by resumed show"
     command.add_argument("--reason", required=required, type=storable, metavar="TEXT", default="", help=why)
     command.add_argument("--dry-run", action="store_true", help="only say what it will do, and what it costs")
 
@@ -150,5 +150,6 @@ def unblock(options: argparse.Namespace) -> int:
     print(printable(f"provider {name}: {UNBLOCK}"), flush=True)
     if not options.dry_run:
         lifted = mend.unblock(plans, name, options.reason)
-        print(printable(f"provider {name}: {f'{lifted} rests ended' if lifted else 'it was not resting'}"))
+        ended = f"{lifted} rest{'s' * (lifted != 1)} ended" if lifted else "it was not resting"
+        print(printable(f"provider {name}: {ended}"))
     return 0

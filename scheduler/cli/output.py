@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import time
@@ -37,7 +38,7 @@ def choose_form(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """
     global _form  # a process writes one log
     form = ""
-    for text, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for text, following in itertools.pairwise([*arguments, ""]):
         name, equals, value = text.partition("=")
         if len(name) > len("--l") and "--log-format".startswith(name):  # argparse takes it shortened too
             form = value if equals else following

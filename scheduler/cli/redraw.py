@@ -20,11 +20,12 @@ def frame(sentences: str, rows: str, size: os.terminal_size) -> str:
 
     The last column stays free: clearing a line from there would take its last character away.
     """
-    lines = [part for line in sentences.split("\n") for part in textwrap.wrap(line, size.columns - 1)]
+    width, height = max(1, (size.columns or 80) - 1), size.lines or 24  # 0: nobody told the terminal its size
+    lines = [part for line in sentences.split("\n") for part in textwrap.wrap(line, width)]
     lines += rows.split("\n") if rows else []
-    if len(lines) > size.lines:
-        lines = [*lines[: size.lines - 1], f"… {len(lines) - size.lines + 1} more lines"]
-    return _HOME + "\n".join(cut(line, size.columns - 1) + _CLEAR_LINE for line in lines) + _CLEAR_REST
+    if len(lines) > height:
+        lines = [*lines[: height - 1], f"… {len(lines) - height + 1} more lines"]
+    return _HOME + "\n".join(cut(line, width) + _CLEAR_LINE for line in lines) + _CLEAR_REST
 
 
 def redraw(draw: Callable[[], tuple[str, str]], seconds: float) -> int:

@@ -18,7 +18,7 @@ from scheduler.intent import foretell_review
 from scheduler.job import JobFile
 from scheduler.mend import who
 from scheduler.reader import peek
-from scheduler.review import Decision, check_answer, check_digest, decide
+from scheduler.review import Decision, check_answer, check_digest, check_kept, decide
 from scheduler.survey import read_delivery
 from scheduler.text import printable, storable
 from scheduler.transcript import answer_head
@@ -58,9 +58,13 @@ def review(options: argparse.Namespace) -> int:
     wanted = check_digest(options.sha256) if options.sha256 is not None else ""
     job_file = load(options, quiet=True)
     plan = plan_of(job_file, options.job)
-    state = check_answer(plan, peek(plan.path).state, wanted)
+    found = peek(plan.path)
+    state, dispatches = check_answer(plan, found.state, wanted), read_delivery(plan, found)[0]
     print(answer_head(state, bool(plan.job.read)))
-    print(printable(f"job {plan.job.id}: {foretell_review(plan, approve=options.approve)}"), flush=True)
+    if options.reject:
+        check_kept(plan, dispatches)
+    will = foretell_review(plan, dispatches, approve=options.approve, again=options.redeliver)
+    print(printable(f"job {plan.job.id}: {will}"), flush=True)
     if options.dry_run:
         return 0
     # Bound to what was shown just now: another answer meanwhile is not what the person decided about.

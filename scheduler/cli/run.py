@@ -102,7 +102,7 @@ def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, herald
                 log("warning", f"job {result.job}: {result.refusal}", "waits", result.job, reason=str(result.refusal))
             elif by_hand and result.final and not result.ran and result.refusal is None:
                 log("info", f"job {result.job}: it is {result.final}, and nothing was sent", "final", result.job)
-        after_tick(job_file, log, ticked=not by_hand)
+        after_tick(job_file, herald.note_metrics, ticked=not by_hand)
     finally:
         herald.close()
     return 0 if stopped() and not by_hand else first_code(codes)
