@@ -53,25 +53,26 @@ def check_schedulers(
     """Say what runs these jobs and what starts it; crontabs and units of the machine are looked for below `root`."""
     mine = storable(str(job_file.path))
     alive = any(row.config == mine and is_alive(row.owner) for row in daemons)
-    for row in sorted(daemons, key=lambda row: row.since):
-        yield from _daemon(row, mine, alive)
-    if alive:
-        yield from _loaded(pulses, job_file)
     starters = find_starters(job_file.path, environ, root)
     active = [starter for starter in starters if starter.active]
+    for row in sorted(daemons, key=lambda row: row.since):
+        yield from _daemon(row, mine, alive or any(starter.kind == "tick" for starter in active))
+    if alive:
+        yield from _loaded(pulses, job_file)
     for starter in starters:
         said = f"{starter.place} gives {starter.kind}"
         yield ok("schedulers", said) if starter.active else note("schedulers", f"{said}, and is not enabled")
     yield from _together(active, alive)
 
 
-def _daemon(row: DaemonRow, mine: str, alive: bool) -> Iterator[Finding]:
+def _daemon(row: DaemonRow, mine: str, replaced: bool) -> Iterator[Finding]:
     lives, pid = is_alive(row.owner), row.owner.pid
     if row.config == mine and lives:
         yield ok("schedulers", f"a daemon runs since {utc(row.since)}, process {pid}")
     elif row.config == mine:
         what = f"the daemon of {utc(row.since)}, process {pid}, is gone and did not take its leave"
-        yield note("schedulers", what) if alive else wrong("schedulers", what, "start it again, if it is to run")
+        act = "start it again; one that is not to run is then ended by SIGTERM"
+        yield note("schedulers", what) if replaced else wrong("schedulers", what, act)
     elif lives:
         yield note("schedulers", f"a daemon of {row.config}, process {pid}, uses one of these folders too")
 
