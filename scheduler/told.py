@@ -65,6 +65,7 @@ class Memory:
             _put(tx, subject, channel, matter, Row(None, now, _fault(channel)))
             if trouble:
                 _put(tx, subject, channel, _TROUBLE, Row(now, now, ""))
+            _forget(tx, now)
             return True
 
     def end(self, subject: str, channel: str, matter: str, now: int) -> bool:
@@ -81,6 +82,7 @@ class Memory:
             if known(tx):
                 return False
             _put(tx, subject, channel, matter, Row(None, now, _fault(channel)))
+            _forget(tx, now)
             return True
 
     def recover(self, subject: str, channel: str) -> bool:
