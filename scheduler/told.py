@@ -75,6 +75,7 @@ class Memory:
             _put(tx, subject, channel, matter, Row(None, now, _fault(channel)))
             if trouble:
                 _put(tx, subject, channel, _TROUBLE, Row(now, now, ""))
+            _forget(tx, now)
             return True
 
     def end(self, subject: str, channel: str, matter: str, now: int) -> bool:
@@ -91,6 +92,7 @@ class Memory:
             if known(tx):
                 return False
             _put(tx, subject, channel, matter, Row(None, now, _fault(channel)))
+            _forget(tx, now)
             return True
 
     def recover(self, subject: str, channel: str) -> bool:

@@ -22,11 +22,12 @@ import time_machine
 
 from scheduler.cli import main
 from scheduler.due import plan_job
-from scheduler.errors import AccessRefused, CheckpointMoved, NoStateFolder
+from scheduler.errors import AccessRefused, CheckpointMoved, NoStateFolder, RequestRefused
 from scheduler.herald import Herald
 from scheduler.home import state_folder
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME, Ledger
+from scheduler.notifier import matter_of
 from scheduler.owed import Result
 from scheduler.tick import tick
 from scheduler.told import DAY, HOUR, LOG, Memory
@@ -165,6 +166,23 @@ def test_a_matter_that_stands_unsaid_writes_nothing(memory: Memory, tmp_path: Pa
         memory.stand("x", LOG, ["a"], 10**9 + minute)
         memory.recover("y", LOG)
     assert other.data_version() == before
+
+
+def test_what_was_said_long_ago_is_forgotten_whatever_is_said_now(memory: Memory, tmp_path: Path) -> None:
+    """A series whose openings all go well says nothing but that each is done."""
+    for day in range(0, 400, 10):
+        now = 10**9 + day * DAY
+        assert memory.end(f"series@{day}", "hook", "done", now)
+        assert memory.occur("nightly", "hook", f"failed: request {day}", now)
+    with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as base:
+        [(rows,)] = base.execute("SELECT count(*) FROM told")
+    assert rows == 20
+
+
+def test_a_size_that_grows_is_no_other_matter() -> None:
+    one, other = (RequestRefused(reason=f"it is about {tokens} tokens, 2048 are the most") for tokens in (3000, 3007))
+    assert matter_of(one) == matter_of(other)
+    assert matter_of(one) != matter_of(RequestRefused(reason="its text is not UTF-8"))
 
 
 # ---- ticks, in this process
