@@ -16,8 +16,9 @@ from scheduler.errors import DaemonRunning, ResumedError
 from scheduler.home import state_folder
 from scheduler.job import JobFile
 from scheduler.ledger import ledger_of
-from scheduler.owed import HASTE, open_folder
+from scheduler.owed import open_folder
 from scheduler.owner import program_version, this_process
+from scheduler.patience import HASTE
 from scheduler.roster import Pulse, claim_daemon, release_daemon, write_pulse
 from scheduler.systemd import Manager
 
