@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from scheduler import flights
-from scheduler.database import Connection, patiently
+from scheduler.database import Connection
 from scheduler.document import MAX_BYTES, dump
 from scheduler.errors import (
     CheckpointBusy,
@@ -36,6 +36,7 @@ from scheduler.files import (
 )
 from scheduler.ledger import Archive, Claim, Ledger, Record, Version, ledger_of
 from scheduler.owner import this_process
+from scheduler.patience import patiently
 from scheduler.reader import document_of, is_behind, locate, peek
 from scheduler.rests import Verdict
 from scheduler.state import MAX_STEPS, Sent, State, admit, close, is_open, settle, utc
@@ -130,8 +131,11 @@ class Checkpoint:
             emit({"event": "put_back", "missing": body is None, "attempt": state["attempts"], "of": MAX_STEPS})
         return state
 
-    def recover(self, state: State, max_attempts: int, now: float, emit: Emit) -> State:
-        """End an attempt whose process died as `interrupted`, and a spent document as `exhausted`."""
+    def recover(self, state: State, max_attempts: int, now: float, emit: Emit, wait: float | None = None) -> State:
+        """End an attempt whose process died as `interrupted`, and a spent document as `exhausted`.
+
+        A ledger that is locked is waited for as in `Database.write`: nothing that was paid for would be lost.
+        """
         if is_open(state):
             interrupted = settle(
                 state,
@@ -141,14 +145,14 @@ class Checkpoint:
                 reason="the process ended before the reply was saved",
             )
             if self.record and self.record.open:
-                self.save(interrupted, now)
+                self._show(interrupted, self._commit(interrupted, now, None, wait))
             else:
-                self.replace(interrupted, now)
+                self.replace(interrupted, now, wait=wait)
             emit({"event": "interrupted", "attempt": state["attempts"], "of": max_attempts})
             return interrupted
         closed = close(state, max_attempts)
         if closed is not state:
-            self.replace(closed, now)
+            self.replace(closed, now, wait=wait)
         return closed
 
     @contextlib.contextmanager
@@ -194,19 +198,25 @@ class Checkpoint:
         Raises ReplyOrphaned where another process changed the checkpoint meanwhile: the ledger keeps the document
         apart. A refusal of publishing alone loses nothing; the next load puts the file right.
         """
-        last = settled["history"][-1]
-        body = dump(settled)
-        version = self.version or Version(1, "")
-        outcome = (last["number"], str(last["outcome"]), body, int(now), verdict)
-        with noted(f"Attempt {last['number']} stays counted; what came of it could not be saved."):
-            saved = patiently(lambda: self.ledger.settle(self.path.name, version, *outcome))
+        with noted(f"Attempt {settled['history'][-1]['number']} stays counted; what came of it could not be saved."):
+            saved = patiently(lambda wait: self._commit(settled, now, verdict, wait))
+        self._show(settled, saved)
+
+    def _commit(self, settled: State, now: float, verdict: Verdict | None, wait: float | None) -> Version | None:
+        last, version = settled["history"][-1], self.version or Version(1, "")
+        outcome = (last["number"], str(last["outcome"]), dump(settled), int(now))
+        return self.ledger.settle(self.path.name, version, *outcome, verdict, wait)
+
+    def _show(self, settled: State, saved: Version | None) -> None:
+        """Publish what was committed; None stands for what the ledger keeps apart."""
+        number = settled["history"][-1]["number"]
         self.leave()
         if saved is None:
-            raise ReplyOrphaned(path=self.path, attempt=last["number"])
+            raise ReplyOrphaned(path=self.path, attempt=number)
         self.version = saved
-        kept = f"The outcome of attempt {last['number']} and any reply are saved in the ledger"
+        kept = f"The outcome of attempt {number} and any reply are saved in the ledger"
         with noted(f"{kept}; the file follows at the next tick."):
-            publish(self.path, body)
+            publish(self.path, dump(settled))
 
     def replace(
         self,
@@ -216,6 +226,7 @@ class Checkpoint:
         archive: Archive | None = None,
         renew: bool = False,
         also: Callable[[Connection], object] | None = None,
+        wait: float | None = None,
     ) -> None:
         """Commit and publish a document that no attempt led to; `renew` opens the next allowance with it.
 
@@ -225,7 +236,7 @@ class Checkpoint:
         allowance += 1 if renew and self.version else 0
         body = dump(state)
         self.version = self.ledger.replace(
-            self.path.name, self.version, body, allowance=allowance, archive=archive, now=int(now), also=also
+            self.path.name, self.version, body, allowance=allowance, archive=archive, now=int(now), also=also, wait=wait
         )
         publish(self.path, body)
 

@@ -22,7 +22,8 @@ from scheduler.ledger import ledger_of
 from scheduler.logs import Log
 from scheduler.metrics import MetricsFile
 from scheduler.notify import DEADLINE
-from scheduler.owed import DISABLED, HASTE, Result, select
+from scheduler.owed import DISABLED, Result, select
+from scheduler.patience import HASTE
 from scheduler.presence import Presence
 from scheduler.report import daemon_status, problem_line, stopping_status
 from scheduler.series import advance, next_look, with_openings

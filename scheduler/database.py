@@ -12,7 +12,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from scheduler.errors import (
     DiskFull,
@@ -25,11 +24,9 @@ from scheduler.errors import (
     StorageFailed,
 )
 from scheduler.files import check_writers, create, inode, is_regular, os_refusal, sync_folder, user_name
+from scheduler.patience import BUSY_SECONDS, Patience
 
 Connection = sqlite3.Connection
-BUSY_SECONDS = 5.0
-PATIENCE = 12
-Saved = TypeVar("Saved")
 APPLICATION_ID = 0x72657375  # "resu"
 
 
@@ -51,41 +48,59 @@ class Database:
         self._connection: Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._openings = 0
+        self._patience = Patience()
         _databases.add(self)
 
     @contextlib.contextmanager
     def write(self, wait: float | None = None) -> Iterator[Connection]:
         """Run one durable transaction; any exception inside it undoes it.
 
-        Raises LedgerBusy after `wait` seconds, by default 5, DiskFull, StorageFailed, LedgerDamaged, LedgerForeign and
-        the refusals of access.
+        Raises LedgerBusy after `wait` seconds, DiskFull, StorageFailed, LedgerDamaged, LedgerForeign and the refusals
+        of access. Without `wait` a lock is waited for 5 s, by all callers of this process together.
         """
-        with self._lock, _translated(self.path):
-            connection = self._current()
-            _set_wait(connection, BUSY_SECONDS if wait is None else wait)
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-            finally:
-                _set_wait(connection, BUSY_SECONDS)
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        with self._transaction("BEGIN IMMEDIATE", wait) as connection:
+            yield connection
+            connection.execute("COMMIT")
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Connection]:
-        """Run reads on one snapshot, through the connection that writes."""
-        with self._lock, _translated(self.path):
-            connection = self._current()
-            connection.execute("BEGIN")
+    def read(self, wait: float | None = None) -> Iterator[Connection]:
+        """Run reads on one snapshot, through the connection that writes; only to open the file can take a wait."""
+        with self._transaction("BEGIN", wait) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str, wait: float | None) -> Iterator[Connection]:
+        with _translated(self.path):
+            connection = self._begin(begin, wait)
             try:
                 yield connection
             finally:
-                if connection.in_transaction:  # a fault of the disk has ended it already
-                    connection.execute("ROLLBACK")
+                try:
+                    if connection.in_transaction:  # a fault of the disk has ended it already
+                        connection.execute("ROLLBACK")
+                finally:
+                    self._lock.release()
+
+    def _begin(self, begin: str, wait: float | None) -> Connection:
+        """Take the lock and begin; no thread has the lock while it waits for another process."""
+        until = self._patience.until(wait)
+        while True:
+            self._lock.acquire()
+            try:
+                connection = self._current()
+                _set_wait(connection, 0)
+                try:
+                    connection.execute(begin)
+                finally:
+                    _set_wait(connection, BUSY_SECONDS)
+                return connection
+            except BaseException as error:
+                self._lock.release()
+                if not _is_busy(error):
+                    raise
+                busy = error
+            if not self._patience.pause(until):
+                raise busy
 
     def data_version(self) -> tuple[int, int]:
         """Return a value that changes whenever another process has written, or another file stands at the path."""
@@ -126,12 +141,14 @@ class Database:
         return self._connection
 
     def _prepare(self, connection: Connection) -> None:
+        _set_wait(connection, 0)
         connection.execute("PRAGMA synchronous=FULL")
         if _is_new(connection):  # looked at first, so that opening waits for no writer
             self._run(connection, _is_new)
         if check_identity(connection, self.path, len(self._scripts)) < len(self._scripts):
             self._run(connection, self._is_older)
         connection.execute("PRAGMA journal_mode=WAL")
+        _set_wait(connection, BUSY_SECONDS)
 
     def _run(self, connection: Connection, wanting: Callable[[Connection], bool]) -> None:
         """Run the scripts that the file has not had yet, in one transaction, unless another process just did."""
@@ -146,19 +163,6 @@ class Database:
 
     def _is_older(self, connection: Connection) -> bool:
         return _version(connection) < len(self._scripts)
-
-
-def patiently(save: Callable[[], Saved]) -> Saved:
-    """Save what was paid for, although another process keeps the file locked for up to a minute.
-
-    Raises StorageFailed after that: to say that it is a matter of later would be wrong.
-    """
-    for _ in range(PATIENCE):
-        try:
-            return save()
-        except LedgerBusy as error:
-            path = error.path
-    raise StorageFailed(path=path, reason="another process kept it locked")
 
 
 def _set_wait(connection: Connection, seconds: float) -> None:
@@ -267,9 +271,14 @@ def _translated(path: Path) -> Iterator[None]:
         raise os_refusal(path, error) from error
 
 
+def _is_busy(error: BaseException) -> bool:
+    primary = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    return primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 def _refusal(path: Path, error: sqlite3.Error) -> ResumedError:
     primary = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if _is_busy(error):
         return LedgerBusy(path=path)
     disk = os.statvfs(path.parent)
     if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN) and disk.f_flag & os.ST_RDONLY:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from scheduler.acts import enter_act
 from scheduler.columns import read_row, read_rows
-from scheduler.database import Connection, patiently
+from scheduler.database import Connection
 from scheduler.decision import Dispatch, answer_digest, dispatch_words, review_of, review_word
 from scheduler.doubts import NO_EVIDENCE, plain_doubts
 from scheduler.due import Plan
@@ -21,6 +21,7 @@ from scheduler.job import Delivery, Job, JobFile
 from scheduler.ledger import NAME, Record, archived_attempts, ledger_of, read_record
 from scheduler.owed import Tell, as_refusal
 from scheduler.owner import Owner, is_alive, this_process
+from scheduler.patience import patiently
 from scheduler.reader import document_of
 from scheduler.state import State, same_task
 from scheduler.text import storable
@@ -159,7 +160,7 @@ def deliver_answer(
         return None
     try:
         result, detail = carry_out(plan.job, parcel.answer, job_file, environ)
-        patiently(lambda: _finish(plan.path.parent, parcel.place, parcel.number, result, detail))
+        patiently(lambda wait: _finish(plan.path.parent, parcel.place, parcel.number, result, detail, wait))
     finally:
         _begun.discard((*parcel.place, parcel.number, parcel.begun))
     tell(plan.job.id, _event(result, deliver.target, detail))
@@ -203,8 +204,8 @@ def _event(result: str, target: str, detail: str) -> dict[str, Any]:
     return {"event": "delivery", "result": result, "target": target, "detail": detail}
 
 
-def _finish(folder: Path, place: tuple[str, int, str], number: int, result: str, detail: str) -> None:
-    with ledger_of(folder).writing() as tx:
+def _finish(folder: Path, place: tuple[str, int, str], number: int, result: str, detail: str, wait: float) -> None:
+    with ledger_of(folder).writing(wait) as tx:
         _close(tx, place, number, result, detail)
 
 

@@ -146,13 +146,21 @@ class Ledger:
             return _store(tx, key, allowance, body)
 
     def settle(
-        self, key: str, seen: Version, number: int, outcome: str, body: bytes, now: int, verdict: Verdict | None = None
+        self,
+        key: str,
+        seen: Version,
+        number: int,
+        outcome: str,
+        body: bytes,
+        now: int,
+        verdict: Verdict | None = None,
+        wait: float | None = None,
     ) -> Version | None:
         """Store the outcome of an open attempt and the document that follows from it, in one durable step.
 
         Where another writer came in between, the body is kept among the orphans and None is returned.
         """
-        with self.writing() as tx:
+        with self.writing(wait) as tx:
             record = read_record(tx, self.path, key)
             opened = record.open if record else None
             if verdict is not None:
@@ -179,13 +187,14 @@ class Ledger:
         archive: Archive | None,
         now: int,
         also: Callable[[Connection], object] | None = None,
+        wait: float | None = None,
     ) -> Version:
         """Store a document that no attempt led to, under this allowance, the old one archived if asked.
 
         An attempt that is open ends as interrupted: the caller has seen that its process is gone. `also` is done first
         in the same transaction, and undoes it by raising. Raises CheckpointBusy where another writer came first.
         """
-        with self.writing() as tx:
+        with self.writing(wait) as tx:
             record = _expected(tx, self.path, key, seen)
             if also:
                 also(tx)

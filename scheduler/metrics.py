@@ -23,8 +23,9 @@ from scheduler.files import read_regular, translated
 from scheduler.inventory import folders_of, openings_in, plans_of, read_flights, read_holdings
 from scheduler.job import JobFile
 from scheduler.ledger import NAME, ledger_of, ledger_rows
-from scheduler.owed import HASTE, as_refusal
+from scheduler.owed import as_refusal
 from scheduler.owner import is_alive
+from scheduler.patience import HASTE
 from scheduler.roster import LAST_TICK, RELOAD_FAILURES, count_up, set_tally
 from scheduler.state import OUTCOMES
 from scheduler.text import storable

@@ -24,8 +24,6 @@ Tell = Callable[[str, dict[str, Any]], object]
 
 # The final word on a job that its owner let rest.
 DISABLED = "disabled"
-# For how long a ledger that is locked may hold up the jobs of other folders.
-HASTE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +94,7 @@ def open_folder(folder: Path) -> Ledger:
 
 
 def _sight(ledger: Ledger, plans: Sequence[Plan], now: int, wait: float | None) -> dict[str, Seen]:
-    with ledger.reading() as tx:
+    with ledger.reading(wait) as tx:
         seen = {plan.job.id: read_seen(tx, plan.sighting, now) for plan in plans}
     fresh = [plan for plan in plans if not seen[plan.job.id].known]
     if fresh:
@@ -118,7 +116,7 @@ def _select(
         if seen.moved_from:
             old = str(plan.path.with_name(seen.moved_from))
             raise CheckpointMoved(job=job.id, old=old, new=str(plan.path))
-        facts = _facts(ledger, plan, now, tell)
+        facts = _facts(ledger, plan, now, tell, wait)
         if by_hand:
             return Turn(plan=plan, since=seen.since, due=True)
         return _turn(ledger, plan, seen, facts, now, tell, wait)
@@ -185,7 +183,7 @@ def as_refusal(error: Exception) -> ResumedError:
     return ProgramFault(place=place, detail=f"{type(error).__name__}: {error}")
 
 
-def _facts(ledger: Ledger, plan: Plan, now: float, tell: Tell) -> Facts:
+def _facts(ledger: Ledger, plan: Plan, now: float, tell: Tell, wait: float | None) -> Facts:
     """Read what the due rule asks, once nothing that a crash or a lower `max_attempts` left is in the way of it."""
     with ledger.reading() as tx:
         facts = read_facts(tx, plan.path.name)
@@ -198,7 +196,7 @@ def _facts(ledger: Ledger, plan: Plan, now: float, tell: Tell) -> Facts:
         state = held.load(lambda event: tell(plan.job.id, event))
         if state is not None:
             most = plan.job.max_attempts
-            found = held.recover(state, most, now, lambda event: tell(plan.job.id, event))
+            found = held.recover(state, most, now, lambda event: tell(plan.job.id, event), wait)
             if spent and is_final(found) and not is_final(state):
                 tell(plan.job.id, {"event": "closed", "attempts": found["attempts"], "of": most})
     with ledger.reading() as tx:

@@ -18,8 +18,9 @@ from scheduler.errors import DaemonRunning, ResumedError
 from scheduler.home import state_folder, state_path
 from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of, ledger_rows
-from scheduler.owed import HASTE, open_folder
+from scheduler.owed import open_folder
 from scheduler.owner import is_alive, program_version, this_process
+from scheduler.patience import HASTE
 from scheduler.report import DaemonRow, edit_words
 from scheduler.roster import Entry, Pulse, claim_daemon, read_daemon, release_daemon, write_pulse
 from scheduler.state import utc

@@ -126,7 +126,7 @@ def advance(patterns: Iterable[Job], live: bool, now: float, tell: Tell, *, wait
 def _advance(plan: Plan, now: float, tell: Tell, wait: float | None) -> Turnout:
     pattern = plan.job
     ledger = open_folder(plan.path.parent)
-    with ledger.reading() as tx:
+    with ledger.reading(wait) as tx:
         course = read_course(tx, plan, int(now))
     strays = [one for one in course.asked if one.checkpoint != key_of(plan, one)]
     if not course.noted or strays or next_move(pattern, course, now):

@@ -16,7 +16,8 @@ from scheduler.delivery import deliver_answer, owes_delivery
 from scheduler.due import MISSED_AFTER, SHORTEST_GAP, Plan, model_of, order_of, plan_job, private_paths
 from scheduler.errors import EntryRefused, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
-from scheduler.owed import HASTE, Result, Tell, Turn, as_refusal, count_missed, made_up, select
+from scheduler.owed import Result, Tell, Turn, as_refusal, count_missed, made_up, select
+from scheduler.patience import HASTE
 from scheduler.reader import peek
 from scheduler.report import problem_line
 from scheduler.series import unfold

@@ -593,7 +593,7 @@ def test_where_the_ledger_cannot_be_written_after_the_reply_it_says_that_the_rep
 def test_a_ledger_that_is_locked_for_a_while_after_the_reply_costs_no_reply(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.database.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("scheduler.patience.BUSY_SECONDS", 0.05)
     lockers: list[threading.Timer] = []
 
     def ask(_: object) -> dict[str, Any]:

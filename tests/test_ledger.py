@@ -8,13 +8,14 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scheduler import database
+from scheduler import patience
 from scheduler.database import APPLICATION_ID
 from scheduler.document import digest
 from scheduler.errors import (
@@ -509,8 +510,8 @@ def test_a_locked_ledger_is_busy_after_a_while_and_counts_nothing(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = spend(ledger, 1)
-    assert database.BUSY_SECONDS == 5
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
+    assert patience.BUSY_SECONDS == 5
+    monkeypatch.setattr(patience, "BUSY_SECONDS", 0.05)
     with opened(tmp_path) as other, contextlib.closing(sqlite3.connect(ledger.path, isolation_level=None)) as holder:
         other.read(KEY)
         holder.execute("BEGIN IMMEDIATE")
@@ -519,6 +520,59 @@ def test_a_locked_ledger_is_busy_after_a_while_and_counts_nothing(
         assert read(other).body == b"settled 1"
         holder.execute("ROLLBACK")
         other.admit(KEY, newest, 2, claim(), ME, b"counted 2", NOON)
+
+
+def test_who_waits_for_a_locked_ledger_keeps_no_other_thread_waiting(ledger: Ledger) -> None:
+    newest, ends = spend(ledger, 1), list[float]()
+
+    def write() -> None:
+        with pytest.raises(LedgerBusy):
+            ledger.admit(KEY, newest, 2, claim(), ME, b"counted 2", NOON)
+        ends.append(time.monotonic())
+
+    with contextlib.closing(sqlite3.connect(ledger.path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        start = time.monotonic()
+        with pytest.raises(LedgerBusy), ledger.writing(0.1):
+            pass
+        waiting = [threading.Thread(target=write) for _ in range(4)]
+        for thread in waiting:
+            thread.start()
+        while not ends:
+            asked = time.monotonic()
+            assert read(ledger).body == b"settled 1"
+            assert ledger.data_version()
+            with pytest.raises(LedgerBusy), ledger.writing(0.1):
+                pass
+            assert time.monotonic() - asked < 2
+        for thread in waiting:
+            thread.join()
+        assert min(ends) - start > 4, "who came without haste did not wait"
+        assert max(ends) - start < 9, "they waited one after another"
+        last = time.monotonic()
+        write()
+        assert ends[-1] - last < 2, "who comes late waits as long as the first"
+
+
+def test_a_ledger_of_the_first_version_that_is_locked_holds_up_nobody_who_has_no_time(tmp_path: Path) -> None:
+    path = tmp_path.resolve() / NAME
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.executescript(SCRIPTS[0])
+        holder.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        holder.execute("PRAGMA user_version=1")
+        holder.execute("BEGIN IMMEDIATE")
+        path.chmod(0o600)
+        with opened(tmp_path) as ledger:
+            start = time.monotonic()
+            with pytest.raises(LedgerBusy):
+                ledger.data_version()
+            with pytest.raises(LedgerBusy), ledger.reading(0.1):
+                pass
+            with pytest.raises(LedgerBusy), ledger.writing(0.1):
+                pass
+            assert time.monotonic() - start < 3
+            holder.execute("ROLLBACK")
+            assert ledger.read(KEY) is None
 
 
 # ---- rests and budget
