@@ -15,7 +15,7 @@ from scheduler.cost import most
 from scheduler.delivery import check_target
 from scheduler.due import Plan, due_point, model_of, next_due, private_paths
 from scheduler.errors import ProviderNotReady, ResumedError
-from scheduler.files import check_can_write, check_folder
+from scheduler.files import can_be_seen, check_can_write, check_folder
 from scheduler.inventory import folders_of
 from scheduler.job import Job, JobFile
 from scheduler.keys import read_key
@@ -185,7 +185,7 @@ def _refusal(
 
 def open_folders(job_file: JobFile) -> list[Path]:
     """Return the checkpoint folders that other users can look into."""
-    return [folder for folder in folders_of(job_file) if os.path.lexists(folder) and folder.stat().st_mode & 0o055]
+    return [folder for folder in folders_of(job_file) if os.path.lexists(folder) and can_be_seen(folder.stat())]
 
 
 def _ahead(job: Job, since: int, now: float, days: int | None) -> tuple[tuple[tuple[datetime, str], ...], bool]:
