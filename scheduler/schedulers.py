@@ -42,8 +42,9 @@ def check_schedulers(
 ) -> Iterator[Finding]:
     """Say what runs these jobs and what starts it; crontabs and units of the machine are looked for below `root`."""
     mine = storable(str(job_file.path))
-    # In each ledger that it works on a daemon has an entry.
-    daemons = {(entry.config, entry.owner): entry for entry in sorted(entries, key=_last_heard)}
+    # A daemon has an entry in each ledger that it works on, two where it was given a link to its file.
+    by_worth = sorted(entries, key=lambda entry: (entry.config == mine, entry.pulse.at if entry.pulse else 0))
+    daemons = {entry.owner: entry for entry in by_worth}
     alive = any(entry.config == mine and is_alive(entry.owner) for entry in daemons.values())
     for entry in sorted(daemons.values(), key=lambda entry: entry.since):
         yield from _daemon(entry, mine, alive)
@@ -55,10 +56,6 @@ def check_schedulers(
         said = f"{starter.place} gives {starter.kind}"
         yield ok("schedulers", said) if starter.active else note("schedulers", f"{said}, and is not enabled")
     yield from _together(active, alive)
-
-
-def _last_heard(entry: Entry) -> int:
-    return entry.pulse.at if entry.pulse else 0
 
 
 def _daemon(entry: Entry, mine: str, alive: bool) -> Iterator[Finding]:
