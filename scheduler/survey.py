@@ -24,7 +24,7 @@ from scheduler.openings import Course, count_answered, plan_opening, read_course
 from scheduler.owed import as_refusal
 from scheduler.owner import is_alive
 from scheduler.points import last_of, moment_of
-from scheduler.presence import beside, daemon_folders, find_daemon, names_of
+from scheduler.presence import daemon_folders, find_daemon, names_of, with_edit
 from scheduler.reader import Peek, peeking
 from scheduler.report import (
     JobRow,
@@ -60,7 +60,7 @@ def survey(job_file: JobFile, environ: Mapping[str, str], *, unfolded: bool = Fa
     rests = [rest for folder in folders for rest in _rests(folder, now)]
     patterns = [plan_job(pattern, job_file.live) for _, pattern in sorted(job_file.series.items())]
     series = [series_row(plan, environ, now, private, unfolded=unfolded) for plan in patterns]
-    daemon = beside(find_daemon({str(job_file.path)}, daemon_folders(job_file.entries, environ), now), job_file)
+    daemon = with_edit(find_daemon({str(job_file.path)}, daemon_folders(job_file.entries, environ), now), job_file)
     return Survey(
         config=str(job_file.path),
         live=job_file.live,
