@@ -14,7 +14,7 @@ from apscheduler.triggers.base import BaseTrigger
 
 from scheduler.job import Job
 from scheduler.logs import Log
-from scheduler.points import next_of
+from scheduler.points import moment_of, next_of
 
 SOON = timedelta(seconds=60)
 
@@ -24,7 +24,7 @@ class Points(BaseTrigger):  # type: ignore[misc]  # apscheduler 3.x ships no typ
 
     def __init__(self, job: Job, since: int, log: Log) -> None:
         self._job = job
-        self._since = datetime.fromtimestamp(since, UTC)
+        self._since = moment_of(since)
         self._log = log
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:

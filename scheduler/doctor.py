@@ -36,11 +36,11 @@ from scheduler.job import JobFile, Provider
 from scheduler.keys import read_headers, read_key
 from scheduler.ledger import NAME, ledger_rows
 from scheduler.metrics import check_replaceable
-from scheduler.owner import Owner, is_alive, program_version
+from scheduler.owner import is_alive, program_version
 from scheduler.reader import peek
 from scheduler.report import problem_line
-from scheduler.roster import CLOCK_SLACK, Pulse, read_daemon
-from scheduler.schedulers import DaemonRow, check_schedulers
+from scheduler.roster import CLOCK_SLACK, Entry, read_daemons
+from scheduler.schedulers import check_schedulers
 from scheduler.state import MAX_STEPS, plain_task, utc
 from scheduler.survey import silent_channels
 
@@ -59,8 +59,7 @@ class Folder:
     tasks: dict[str, str] = field(default_factory=dict)
     openings: set[str] = field(default_factory=set)
     digests: dict[str, str] = field(default_factory=dict)
-    daemons: list[DaemonRow] = field(default_factory=list)
-    pulses: list[Pulse] = field(default_factory=list)
+    daemons: list[Entry] = field(default_factory=list)
     newest: int = 0
     sqlite: str = ""
 
@@ -80,9 +79,8 @@ def examine(job_file: JobFile, environ: Mapping[str, str], root: Path = Path("/"
     yield from _tasks(list(folders.values()), faces)
     yield from _keys(job_file, environ)
     yield from _clock(max((folder.newest for folder in folders.values()), default=0))
-    daemons = {daemon for folder in folders.values() for daemon in folder.daemons}
-    pulses = [pulse for folder in folders.values() for pulse in folder.pulses]
-    yield from check_schedulers(job_file, daemons, pulses, environ, root)
+    daemons = [daemon for folder in folders.values() for daemon in folder.daemons]
+    yield from check_schedulers(job_file, daemons, environ, root)
     yield from guarded("metrics", _metrics(job_file))
     yield from _notify(job_file, environ)
     yield _versions({folder.sqlite for folder in folders.values()} - {""})
@@ -152,10 +150,7 @@ def _read(folder: Folder, tx: Connection, job_file: JobFile) -> None:
             raise LedgerDamaged(path=folder.path / NAME, detail=detail)
         folder.digests[key] = stored
     folder.openings = openings_in(folder.path, folder.held, job_file)
-    rows = read_rows(tx, "SELECT config, pid, start, boot, since FROM daemon", ())
-    folder.daemons = [DaemonRow(config, Owner(*owner), since) for config, *owner, since in rows]
-    entry = read_daemon(tx, str(job_file.path))
-    folder.pulses = [entry.pulse] if entry and entry.pulse else []
+    folder.daemons = read_daemons(tx)
     ends = "SELECT coalesce(max(coalesce(ended_at, admitted_at)), 0) AS ended_at FROM admission"
     folder.newest = read_rows(tx, ends, ())[0][0]
     folder.sqlite = str(tx.execute("SELECT sqlite_version()").fetchone()[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from scheduler import offline
@@ -12,7 +12,7 @@ from scheduler.attempt import Order
 from scheduler.calls import result_bytes
 from scheduler.errors import ProviderNotReady
 from scheduler.job import REHEARSAL, Job, JobFile
-from scheduler.points import calendar_text, last_of, next_of
+from scheduler.points import calendar_text, last_of, moment_of, next_of
 from scheduler.reader import locate
 from scheduler.roster import Facts, Sighting
 from scheduler.sources import check_source, list_sources
@@ -146,14 +146,14 @@ def missed_span(job: Job, since: int, after: int, point: int, now: float, gap: i
     `point` is one of them where it is late by more than MISSED_AFTER. Points of less than `gap` seconds are none.
     """
     until = point if now - point > MISSED_AFTER else point - 1
-    found, anchor = list[int](), _moment(since)
-    ahead = next_of(job, _moment(after), anchor)
+    found, anchor = list[int](), moment_of(since)
+    ahead = next_of(job, moment_of(after), anchor)
     while ahead and ahead.timestamp() <= until and len(found) < MOST_COUNTED:
         found.append(int(ahead.timestamp()))
         ahead = next_of(job, ahead, anchor)
     if not found or now - found[0] < gap:
         return None
-    last = last_of(job, _moment(until), anchor)
+    last = last_of(job, moment_of(until), anchor)
     return Span(found[0], int(last.timestamp()) if last else found[-1], len(found))
 
 
@@ -165,7 +165,7 @@ def owed_point(job: Job, facts: Facts, since: int, now: float) -> int | None:
     """
     if facts.status != "ready" or facts.open is not None:
         return None
-    point = last_of(job, _moment(now), _moment(since))
+    point = last_of(job, moment_of(now), moment_of(since))
     seconds = int(point.timestamp()) if point else since - 1
     if seconds < since or seconds in facts.points:
         return None
@@ -175,9 +175,9 @@ def owed_point(job: Job, facts: Facts, since: int, now: float) -> int | None:
 def next_due(job: Job, facts: Facts, since: int, now: float) -> datetime | None:
     """Return the next moment at which a ready job can be due: now, where it is, else a point that is far enough."""
     if due_point(job, facts, since, now) is not None:
-        return _moment(now).astimezone(zone_of(job.timezone))
+        return moment_of(now).astimezone(zone_of(job.timezone))
     after = max(now, _resumes_at(job, facts, now) - 1)
-    return next_of(job, _moment(after), _moment(since))
+    return next_of(job, moment_of(after), moment_of(since))
 
 
 def _resumes_at(job: Job, facts: Facts, now: float) -> int:
@@ -185,7 +185,3 @@ def _resumes_at(job: Job, facts: Facts, now: float) -> int:
     if not (facts.failures and job.after_failure) or facts.ended_at is None or facts.ended_at > now:
         return 0
     return facts.ended_at + job.after_failure[min(facts.failures, len(job.after_failure)) - 1]
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

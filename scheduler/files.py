@@ -153,6 +153,11 @@ def check_writers(path: Path, found: os.stat_result) -> None:
         raise WritableByOthers(path=path, detail="its group may write", chmod="g-w")
 
 
+def can_be_seen(folder: os.stat_result) -> bool:
+    """Tell whether other users can look into a folder."""
+    return bool(folder.st_mode & 0o055)
+
+
 def is_private_group(gid: int, uid: int) -> bool:
     """Tell whether a group is the user's own: the same name, and no other member."""
     try:

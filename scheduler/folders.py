@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from scheduler.files import create, is_private_group, translated
+from scheduler.files import can_be_seen, create, is_private_group, translated
 from scheduler.findings import Finding, listed, note, ok, wrong
 from scheduler.inventory import Holding
+from scheduler.report import open_folder_words
 
 MOUNTS: Final = Path("/proc/self/mountinfo")
 FEWEST_FILES: Final = 100
@@ -126,8 +127,8 @@ def check_modes(folder: Path, names: Collection[str]) -> Iterator[Finding]:
     """Look at who owns the folder and the named files in it, and who else may read or change them."""
     with translated(folder):
         outside = folder.stat()
-    if outside.st_mode & 0o055:
-        yield wrong("permissions", f"other users can look into {folder}", f"chmod 700 {folder}")
+    if can_be_seen(outside):
+        yield Finding("wrong", "permissions", open_folder_words(folder))
     opened, foreign, odd = [], [], []
     for name in names:
         try:
@@ -149,7 +150,7 @@ def check_modes(folder: Path, names: Collection[str]) -> Iterator[Finding]:
         yield wrong(
             "permissions", f"{folder}: no regular file: {listed(odd)}", "put it away; nothing of ours makes such"
         )
-    if not (outside.st_mode & 0o055 or opened or foreign or odd):
+    if not (can_be_seen(outside) or opened or foreign or odd):
         yield ok("permissions", f"{folder} and the files in it are its owner's alone")
 
 

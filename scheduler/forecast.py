@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from scheduler.cost import most
 from scheduler.delivery import check_target
 from scheduler.due import Plan, due_point, model_of, next_due, private_paths
 from scheduler.errors import ProviderNotReady, ResumedError
-from scheduler.files import check_can_write, check_folder
+from scheduler.files import can_be_seen, check_can_write, check_folder
 from scheduler.inventory import folders_of
 from scheduler.job import Job, JobFile
 from scheduler.keys import read_key
@@ -23,7 +23,7 @@ from scheduler.ledger import NAME, ledger_rows
 from scheduler.openings import Course, calendar, opening_name, plan_opening, read_course, terms
 from scheduler.outlook import Outlook, SeriesOutlook, change_mark
 from scheduler.owed import DISABLED
-from scheduler.points import next_of
+from scheduler.points import moment_of, next_of
 from scheduler.roster import Facts
 from scheduler.series import ended
 from scheduler.state import State, is_final
@@ -185,7 +185,7 @@ def _refusal(
 
 def open_folders(job_file: JobFile) -> list[Path]:
     """Return the checkpoint folders that other users can look into."""
-    return [folder for folder in folders_of(job_file) if os.path.lexists(folder) and folder.stat().st_mode & 0o055]
+    return [folder for folder in folders_of(job_file) if os.path.lexists(folder) and can_be_seen(folder.stat())]
 
 
 def _ahead(job: Job, since: int, now: float, days: int | None) -> tuple[tuple[tuple[datetime, str], ...], bool]:
@@ -193,7 +193,7 @@ def _ahead(job: Job, since: int, now: float, days: int | None) -> tuple[tuple[tu
 
     Without `days` the next few; else those of so many days, up to a limit.
     """
-    before = datetime.fromtimestamp(now, UTC)
+    before = moment_of(now)
     end = before + timedelta(days=days or 0)
     limit = MOST_POINTS if days else FEW_POINTS
     found: list[tuple[datetime, str]] = []
@@ -209,7 +209,7 @@ def _ahead(job: Job, since: int, now: float, days: int | None) -> tuple[tuple[tu
 
 
 def _points(job: Job, since: int, after: datetime) -> Iterator[datetime]:
-    anchor = datetime.fromtimestamp(since, UTC)
+    anchor = moment_of(since)
     point = next_of(job, after, anchor)
     while point is not None:
         yield point
@@ -247,5 +247,5 @@ def _after(job: Job, facts: Facts, since: int, begun: datetime, ended: float, fa
 
 
 def _far_apart(job: Job, since: int, now: float) -> bool:
-    near = list(islice(_points(job, since, datetime.fromtimestamp(now, UTC)), 2))
+    near = list(islice(_points(job, since, moment_of(now)), 2))
     return len(near) == 2 and near[1].timestamp() - near[0].timestamp() >= ALMOST_A_DAY

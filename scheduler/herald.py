@@ -65,10 +65,7 @@ class Herald:
 
     def tell(self, job: str, event: Mapping[str, Any]) -> None:
         """Log an event of a slice; nothing is waited for, and no ledger is touched."""
-        facts = {name: value for name, value in event.items() if name != "event"}
-        if isinstance(event.get("point"), int):
-            facts["point"] = utc(event["point"])
-        self._log(event_level(event), event_line(job, event), event["event"], job, **facts)
+        log_event(self._log, job, event)
         if event["event"] == "admitted":
             with self._harmless(f"job {job}"):
                 self._notifier.start(job, event)
@@ -180,6 +177,14 @@ def _warnings_of(log: Log) -> Log:
             log(level, message, event, job, **facts)
 
     return warn
+
+
+def log_event(log: Log, job: str, event: Mapping[str, Any]) -> None:
+    """Log an event of a slice: its sentence, and what it consists of."""
+    facts = {name: value for name, value in event.items() if name != "event"}
+    if isinstance(event.get("point"), int):
+        facts["point"] = utc(event["point"])
+    log(event_level(event), event_line(job, event), event["event"], job, **facts)
 
 
 def log_unreadable(

@@ -15,7 +15,7 @@ from scheduler.due import Plan, plan_job
 from scheduler.errors import NotOpened, UsageRefused
 from scheduler.job import OPENING, OPENING_NAME, Job, JobFile, Series
 from scheduler.ledger import ledger_rows
-from scheduler.points import calendar_text, next_of
+from scheduler.points import calendar_text, moment_of, next_of
 from scheduler.roster import Sighting, note, read_facts, read_seen
 from scheduler.trigger import parse_duration
 
@@ -97,7 +97,7 @@ def opening_job(pattern: Job, opening: str) -> Job:
 
 def opening_name(opens: str, point: int, taken: Iterable[str] = ()) -> str:
     """Write a point in UTC: to the minute, with seconds where `opens` counts them or the minute has its opening."""
-    moment = datetime.fromtimestamp(point, UTC)
+    moment = moment_of(point)
     kind, _, period = opens.strip().partition(" ")
     minute = moment.strftime("%Y-%m-%dT%H%MZ")
     finer = kind == "every" and parse_duration(period) % 60

@@ -16,11 +16,16 @@ from scheduler.trigger import EPOCH, last_point, next_point, zone_of
 _GAPS = 8
 
 
+def moment_of(seconds: float) -> datetime:
+    """Return the moment so many seconds after the epoch, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
 def next_of(job: Job, after: datetime, since: datetime | None = None) -> datetime | None:
     """Return the job's first point strictly after a moment; None where there is none."""
     late = _share(job)
     if job.not_before is not None:
-        after = max(after, _moment(job.not_before - 1))
+        after = max(after, moment_of(job.not_before - 1))
     point = next_point(job.schedule, job.timezone, after - late, since)
     point = _later(point, late) if point else None
     return None if point is None or (job.not_after is not None and point.timestamp() > job.not_after) else point
@@ -30,7 +35,7 @@ def last_of(job: Job, before: datetime, since: datetime | None = None) -> dateti
     """Return the job's newest point at or before a moment; None where there is none."""
     late = _share(job)
     if job.not_after is not None:
-        before = min(before, _moment(job.not_after))
+        before = min(before, moment_of(job.not_after))
     point = last_point(job.schedule, job.timezone, before - late, since)
     point = _later(point, late) if point else None
     return None if point is None or (job.not_before is not None and point.timestamp() < job.not_before) else point
@@ -69,7 +74,3 @@ def _share(job: Job) -> timedelta:
 
 def _later(point: datetime, late: timedelta) -> datetime:
     return (point.astimezone(UTC) + late).astimezone(point.tzinfo)
-
-
-def _moment(seconds: int) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -154,7 +154,7 @@ def find_daemon(names: Iterable[str], folders: Iterable[Path], now: float) -> Da
     )
 
 
-def beside(row: DaemonRow | None, job_file: JobFile) -> DaemonRow | None:
+def with_edit(row: DaemonRow | None, job_file: JobFile) -> DaemonRow | None:
     """Hold what a daemon has in force against the file on disk."""
     if row is None or row.loaded is None or not row.alive:
         return row

@@ -134,6 +134,11 @@ def unknown_name(path: str, kind: str, name: str, known: Sequence[str]) -> str:
     return f"{path} has no {kind} {name}; {hint}"
 
 
+def open_folder_words(folder: object) -> str:
+    """Say that a checkpoint folder is not private, and what to do."""
+    return f"other users can look into {folder}; keep it private: chmod 700 {folder}"
+
+
 def edited_since(row: JobRow) -> JobRow:
     """Return the row of a final job whose task was edited: the old answer belongs to the old task."""
     return replace(row, answer=None, reason='task edited since; "resumed show" has the old task and its answer')

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
-from scheduler.columns import read_row
+from scheduler.columns import read_row, read_rows
 from scheduler.database import Connection
 from scheduler.errors import DaemonRunning
 from scheduler.ledger import Admission, read_admissions
@@ -111,8 +111,9 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The daemon of a jobs.yaml: its process, since when it runs (UTC seconds), its last pulse."""
+    """A daemon as it is entered: of which jobs.yaml, its process, since when it runs (UTC seconds), its last pulse."""
 
+    config: str
     owner: Owner
     since: int
     pulse: Pulse | None
@@ -148,11 +149,19 @@ def release_daemon(tx: Connection, config: str, owner: Owner) -> None:
 
 def read_daemon(tx: Connection, config: str) -> Entry | None:
     """Return the daemon that is entered for a jobs.yaml, whether its process lives or not."""
-    key = (storable(config),)
-    row = read_row(tx, "SELECT pid, start, boot, since FROM daemon WHERE config = ?", key)
-    query = "SELECT version, digest, loaded_at, max_parallel, tried, fault, at FROM pulse WHERE config = ?"
-    said = read_row(tx, query, key)
-    return Entry(Owner(*row[:3]), row[3], Pulse(*said) if said else None) if row else None
+    return next(iter(_entries(tx, " WHERE config = ?", (storable(config),))), None)
+
+
+def read_daemons(tx: Connection) -> list[Entry]:
+    """Return every daemon that is entered, whether its process lives or not."""
+    return _entries(tx, "", ())
+
+
+def _entries(tx: Connection, where: str, values: tuple[str, ...]) -> list[Entry]:
+    query = f"SELECT config, version, digest, loaded_at, max_parallel, tried, fault, at FROM pulse{where}"  # noqa: S608  # our own text
+    pulses = {config: Pulse(*said) for config, *said in read_rows(tx, query, values)}
+    rows = read_rows(tx, f"SELECT config, pid, start, boot, since FROM daemon{where}", values)  # noqa: S608  # our own text
+    return [Entry(config, Owner(*owner), since, pulses.get(config)) for config, *owner, since in rows]
 
 
 def count_up(tx: Connection, name: str, times: int = 1) -> None:

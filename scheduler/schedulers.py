@@ -8,30 +8,21 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from scheduler.findings import Finding, note, ok, wrong
 from scheduler.job import JobFile
-from scheduler.owner import Owner, is_alive, program_version
-from scheduler.roster import Pulse
+from scheduler.owner import is_alive, program_version
+from scheduler.roster import Entry, Pulse
 from scheduler.state import utc
 from scheduler.text import storable
 
 LIMIT: Final = 1024 * 1024
 UNITS: Final = ("etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system", "etc/systemd/user")
 _SETTING: Final = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*")
-
-
-@dataclass(frozen=True, slots=True)
-class DaemonRow:
-    """A daemon that entered itself: of which jobs.yaml, which process, since when (UTC seconds)."""
-
-    config: str
-    owner: Owner
-    since: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,46 +36,49 @@ class Starter:
 
 def check_schedulers(
     job_file: JobFile,
-    daemons: Collection[DaemonRow],
-    pulses: Collection[Pulse],
+    entries: Iterable[Entry],
     environ: Mapping[str, str],
     root: Path,
 ) -> Iterator[Finding]:
     """Say what runs these jobs and what starts it; crontabs and units of the machine are looked for below `root`."""
     mine = storable(str(job_file.path))
-    alive = any(row.config == mine and is_alive(row.owner) for row in daemons)
+    # A daemon has an entry in each ledger that it works on, two where it was given a link to its file.
+    by_worth = sorted(entries, key=lambda entry: (entry.config == mine, entry.pulse.at if entry.pulse else 0))
+    daemons = {entry.owner: entry for entry in by_worth}
+    alive = any(entry.config == mine and is_alive(entry.owner) for entry in daemons.values())
     starters = find_starters(job_file.path, environ, root)
     active = [starter for starter in starters if starter.active]
-    for row in sorted(daemons, key=lambda row: row.since):
-        yield from _daemon(row, mine, alive or any(starter.kind == "tick" for starter in active))
-    if alive:
-        yield from _loaded(pulses, job_file)
+    replaced = alive or any(starter.kind == "tick" for starter in active)
+    for entry in sorted(daemons.values(), key=lambda entry: entry.since):
+        yield from _daemon(entry, mine, replaced)
+        if entry.pulse and entry.config == mine and is_alive(entry.owner):
+            yield from _loaded(entry.pulse, job_file)
     for starter in starters:
         said = f"{starter.place} gives {starter.kind}"
         yield ok("schedulers", said) if starter.active else note("schedulers", f"{said}, and is not enabled")
     yield from _together(active, alive)
 
 
-def _daemon(row: DaemonRow, mine: str, replaced: bool) -> Iterator[Finding]:
-    lives, pid = is_alive(row.owner), row.owner.pid
-    if row.config == mine and lives:
-        yield ok("schedulers", f"a daemon runs since {utc(row.since)}, process {pid}")
-    elif row.config == mine:
-        what = f"the daemon of {utc(row.since)}, process {pid}, is gone and did not take its leave"
+def _daemon(entry: Entry, mine: str, replaced: bool) -> Iterator[Finding]:
+    lives, pid = is_alive(entry.owner), entry.owner.pid
+    if entry.config == mine and lives:
+        yield ok("schedulers", f"a daemon runs since {utc(entry.since)}, process {pid}")
+    elif entry.config == mine:
+        what = f"the daemon of {utc(entry.since)}, process {pid}, is gone and did not take its leave"
         act = "start it again; one that is not to run is then ended by SIGTERM"
         yield note("schedulers", what) if replaced else wrong("schedulers", what, act)
     elif lives:
-        yield note("schedulers", f"a daemon of {row.config}, process {pid}, uses one of these folders too")
+        yield note("schedulers", f"a daemon of {entry.config}, process {pid}, uses one of these folders too")
 
 
-def _loaded(pulses: Collection[Pulse], job_file: JobFile) -> Iterator[Finding]:
-    for pulse in sorted(pulses, key=lambda pulse: pulse.at)[-1:]:
-        if pulse.version != program_version():
-            what = f"the daemon is of version {pulse.version}, and this is {program_version()}"
-            yield wrong("versions", what, "start it again")
-        if pulse.digest != job_file.digest:
-            why = f": {pulse.fault}" if pulse.fault else ""
-            yield wrong("schedulers", f"the daemon runs an older jobs.yaml{why}", "mend the file, or send it SIGHUP")
+def _loaded(pulse: Pulse, job_file: JobFile) -> Iterator[Finding]:
+    """Hold the version and the file that a daemon has in force against those that are there."""
+    if pulse.version != program_version():
+        what = f"the daemon is of version {pulse.version}, and this is {program_version()}"
+        yield wrong("versions", what, "start it again")
+    if pulse.digest != job_file.digest:
+        why = f": {pulse.fault}" if pulse.fault else ""
+        yield wrong("schedulers", f"the daemon runs an older jobs.yaml{why}", "mend the file, or send it SIGHUP")
 
 
 def _together(active: Collection[Starter], alive: bool) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ from scheduler.openings import (
     terms,
 )
 from scheduler.owed import Result, Tell, as_refusal, missed_event, open_folder, told_span
-from scheduler.points import last_of, next_of
+from scheduler.points import last_of, moment_of, next_of
 from scheduler.roster import CLOCK_SLACK, MISSED, count_up, note
 
 
@@ -65,11 +65,11 @@ def next_move(pattern: Job, course: Course, now: float) -> Move | None:
     newest = course.newest
     if not pattern.enabled or is_full(pattern, newest):
         return None
-    days, since = calendar(pattern), _moment(course.since)
+    days, since = calendar(pattern), moment_of(course.since)
     passed = course.since - 1
     if newest and newest.passed <= now + CLOCK_SLACK:  # else of a clock that has been set back since
         passed = max(passed, newest.passed)
-    point, first = last_of(days, _moment(now), since), next_of(days, _moment(passed), since)
+    point, first = last_of(days, moment_of(now), since), next_of(days, moment_of(passed), since)
     if point is None or first is None or point.timestamp() <= passed:
         return None
     seconds = int(point.timestamp())
@@ -93,11 +93,7 @@ def next_opening(pattern: Job, course: Course, now: float) -> datetime | None:
     """Return the next point at which a series can open."""
     if not pattern.enabled or is_full(pattern, course.newest):
         return None
-    return next_of(calendar(pattern), _moment(now), _moment(course.since))
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    return next_of(calendar(pattern), moment_of(now), moment_of(course.since))
 
 
 # What is done.

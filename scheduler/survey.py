@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from scheduler.attempt import accept, next_request
@@ -24,8 +23,8 @@ from scheduler.notify import channel_name, shown_name
 from scheduler.openings import Course, count_answered, plan_opening, read_course, read_openings, terms
 from scheduler.owed import as_refusal
 from scheduler.owner import is_alive
-from scheduler.points import last_of
-from scheduler.presence import beside, daemon_folders, find_daemon, names_of
+from scheduler.points import last_of, moment_of
+from scheduler.presence import daemon_folders, find_daemon, names_of, with_edit
 from scheduler.reader import Peek, peeking
 from scheduler.report import (
     JobRow,
@@ -61,7 +60,7 @@ def survey(job_file: JobFile, environ: Mapping[str, str], *, unfolded: bool = Fa
     rests = [rest for folder in folders for rest in _rests(folder, now)]
     patterns = [plan_job(pattern, job_file.live) for _, pattern in sorted(job_file.series.items())]
     series = [series_row(plan, environ, now, private, unfolded=unfolded) for plan in patterns]
-    daemon = beside(find_daemon({str(job_file.path)}, daemon_folders(job_file.entries, environ), now), job_file)
+    daemon = with_edit(find_daemon({str(job_file.path)}, daemon_folders(job_file.entries, environ), now), job_file)
     return Survey(
         config=str(job_file.path),
         live=job_file.live,
@@ -249,8 +248,8 @@ def _job_state(state: State, admission: Admission | None, max_attempts: int) -> 
 def _with_points(row: JobRow, job: Job, facts: Facts, since: int, now: float) -> JobRow:
     if row.state in ("done", "exhausted") or not job.enabled:
         return row
-    moment = datetime.fromtimestamp(now, UTC)
-    newest = last_of(job, moment, datetime.fromtimestamp(since, UTC))
+    moment = moment_of(now)
+    newest = last_of(job, moment, moment_of(since))
     ahead = next_due(job, facts, since, now)
     return replace(
         row,

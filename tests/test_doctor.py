@@ -419,6 +419,16 @@ def schedulers(project: Project, root: Path, **environ: str) -> list[Finding]:
     return [each for each in look(project, root, **environ) if each.topic == "schedulers"]
 
 
+def test_a_daemon_that_was_given_a_link_to_the_file_is_told_once(ticked: Project, tmp_path: Path) -> None:
+    me = this_process()
+    for name in (str(ticked.config), str(ticked.folder / "link.yaml")):
+        row = (name, me.pid, me.start, me.boot, 1_790_000_000)
+        sql(ticked.folder / "checkpoints", "INSERT INTO daemon VALUES (?, ?, ?, ?, ?)", *row)
+    found = [each.text for each in schedulers(ticked, tmp_path / "root") if "daemon" in each.text]
+    assert len(found) == 1
+    assert found[0].startswith("a daemon runs since 2026-09-21")
+
+
 def test_nothing_that_runs_the_jobs_is_worth_a_word(ticked: Project, tmp_path: Path) -> None:
     [found] = schedulers(ticked, tmp_path / "root")
     assert (found.level, "resumed init" in found.text) == ("note", True)

@@ -22,7 +22,7 @@ from scheduler.ledger import ledger_rows, read_archives
 from scheduler.outlook import Outlook, SeriesOutlook, check_header, check_totals, outlook_text, series_text
 from scheduler.preview import look_ahead, preview_json, preview_text
 from scheduler.reader import peek
-from scheduler.report import daemon_lines, survey_json, survey_parts, survey_table, watch_line
+from scheduler.report import daemon_lines, open_folder_words, survey_json, survey_parts, survey_table, watch_line
 from scheduler.state import State, is_final, same_task, utc
 from scheduler.survey import read_delivery, survey, unreadable
 from scheduler.text import json_text, printable
@@ -96,7 +96,7 @@ def check(options: argparse.Namespace) -> int:
             codes.append(exit_code(refusal))
     print(check_totals(outlooks, options.days, job_file.requests_per_day))
     for folder in open_folders(job_file):
-        log("warning", f"other users can look into {folder}; keep it private: chmod 700 {folder}", "problem")
+        log("warning", open_folder_words(folder), "problem")
     return first_code(codes)
 
 

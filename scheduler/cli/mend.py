@@ -14,8 +14,8 @@ from scheduler.cli.files import check_name, load, plan_of
 from scheduler.cli.output import exit_code, first_code, log
 from scheduler.due import Plan, model_of, plan_job
 from scheduler.errors import ResumedError, UsageRefused
-from scheduler.events import event_line
 from scheduler.files import exists
+from scheduler.herald import log_event
 from scheduler.intent import UNBLOCK, foretell
 from scheduler.text import printable, storable
 
@@ -80,10 +80,7 @@ def _add_common(command: argparse.ArgumentParser, *, required: bool = False) -> 
 def repair(options: argparse.Namespace) -> int:
     """Put the ledger's document back."""
     plan = plan_of(load(options, quiet=True), options.job)
-
-    def tell(event: dict[str, Any]) -> None:
-        log("info", event_line(plan.job.id, event), event["event"], plan.job.id)
-
+    tell = functools.partial(log_event, log, plan.job.id)
     return _told(options, plan, lambda: mend.repair(plan, tell, options.reason))
 
 

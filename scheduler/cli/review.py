@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 from typing import Any
 
@@ -13,7 +14,7 @@ from scheduler.decision import Dispatch, answer_digest, dispatch_words
 from scheduler.delivery import Again, deliver_answer
 from scheduler.due import Plan
 from scheduler.errors import UsageRefused
-from scheduler.events import event_level, event_line
+from scheduler.herald import log_event
 from scheduler.intent import foretell_review
 from scheduler.job import JobFile
 from scheduler.mend import who
@@ -70,9 +71,7 @@ def review(options: argparse.Namespace) -> int:
     # Bound to what was shown just now: another answer meanwhile is not what the person decided about.
     digest = answer_digest(state["answer"] or "")
     decision = Decision(approved=options.approve, digest=digest, note=note, who=who())
-    said = decide(
-        plan, decision, lambda event: log("info", event_line(plan.job.id, event), event["event"], plan.job.id)
-    )
+    said = decide(plan, decision, lambda event: log_event(log, plan.job.id, event))
     print(printable(f"job {plan.job.id}: {said}"), flush=True)
     again = Again(who=who(), note=note) if options.redeliver else None
     return _deliver(plan, job_file, again) if options.approve else 0
@@ -80,10 +79,7 @@ def review(options: argparse.Namespace) -> int:
 
 def _deliver(plan: Plan, job_file: JobFile, again: Again | None) -> int:
     """Deliver what is owed; a delivery that did not end well needs a person."""
-
-    def tell(job: str, event: dict[str, Any]) -> None:
-        log(event_level(event), event_line(job, event), event["event"], job)
-
+    tell = functools.partial(log_event, log)
     done: Dispatch | None = deliver_answer(plan, job_file, os.environ, tell, again)
     if done is None:
         words = read_delivery(plan, peek(plan.path))[1] or ("" if plan.job.deliver else NOWHERE)
