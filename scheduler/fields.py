@@ -37,6 +37,12 @@ def _word(text: str) -> str:
     return text
 
 
+def _argv(words: list[str]) -> list[str]:
+    if words and "://" in words[0]:
+        raise Refused("expected a program, not an address")  # which may hold a token, and a program's name is shown
+    return words
+
+
 def _checkpoint(text: str) -> str:
     name = text.rpartition("/")[2]
     if name in ("", ".", ".."):
@@ -130,6 +136,7 @@ Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
 PathText = Annotated[Text, AfterValidator(_path)]
 Word = Annotated[Text, AfterValidator(_word)]
+Argv = Annotated[list[Word], AfterValidator(_argv)]
 Checkpoint = Annotated[PathText, AfterValidator(_checkpoint)]
 Variable = Annotated[str, AfterValidator(_variable)]
 Credential = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]

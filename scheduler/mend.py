@@ -33,7 +33,7 @@ from scheduler.state import (
     raise_attempts,
     utc,
 )
-from scheduler.text import storable
+from scheduler.text import one_line, storable
 from scheduler.transcript import Act
 from scheduler.turns import read_turns
 
@@ -234,4 +234,4 @@ def who() -> str:
     """Name the person who acts, through sudo as well."""
     user = user_name(os.getuid())
     behind = os.environ.get("SUDO_USER")
-    return storable(f"{user} ({behind})" if behind and behind != user else user)
+    return one_line(storable(f"{user} ({behind})" if behind and behind != user else user))

@@ -20,6 +20,7 @@ from scheduler.errors import (
     LedgerForeign,
     NotAFile,
     ReplyOrphaned,
+    RequestRefused,
     ResumedError,
 )
 from scheduler.events import event_line, made_progress
@@ -61,8 +62,12 @@ def verdict_of(result: Result) -> Verdict:
 
 
 def matter_of(refusal: ResumedError) -> str:
-    """Return what tells a standing refusal from all others; an entry may move to another line of its file."""
+    """Return what tells a standing refusal from all others.
+
+    An entry may move to another line of its file, and what makes a request too large grows with what may be read.
+    """
     said = _PLACE.sub("", str(refusal)) if isinstance(refusal, EntryRefused) else str(refusal)
+    said = re.sub("[0-9]+", "0", said) if isinstance(refusal, RequestRefused) else said
     return storable(f"{type(refusal).__name__}: {said}")
 
 

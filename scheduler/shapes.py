@@ -11,6 +11,7 @@ from scheduler.address import check_base_url, check_notify_url
 from scheduler.fields import (
     Address,
     Amount,
+    Argv,
     Checkpoint,
     Credential,
     Currency,
@@ -25,7 +26,6 @@ from scheduler.fields import (
     Text,
     Timeout,
     Variable,
-    Word,
     Zone,
 )
 from scheduler.job import DEFAULT_AFTER_FAILURE, DEFAULT_SCHEDULE, EVENTS, Event, KeySource
@@ -118,7 +118,7 @@ class DeliverEntry(Entry, json_schema_extra={"oneOf": [{"required": ["file"]}, {
     """Where an approved answer goes: exactly one of file and argv."""
 
     file: PathText | None = Field(None, description="The file that the answer is written to.")
-    argv: list[Word] | None = Field(None, min_length=1, description="A program, without a shell; it reads the answer.")
+    argv: Argv | None = Field(None, min_length=1, description="A program, without a shell; it reads the answer.")
     review: bool = Field(True, description="false: a file is written without a review.")
 
     @model_validator(mode="before")
@@ -133,7 +133,7 @@ class ChannelEntry(Entry, json_schema_extra={"oneOf": [{"required": [name]} for 
 
     webhook: Address | None = Field(None, description="An address that gets each event as JSON by POST.")
     ping: Address | None = Field(None, description="An address in the style of healthchecks: start, success, fail.")
-    argv: list[Word] | None = Field(None, min_length=1, description="A program, without a shell; it reads the JSON.")
+    argv: Argv | None = Field(None, min_length=1, description="A program, without a shell; it reads the JSON.")
     apprise: Address | None = Field(None, description="An address of apprise; needs the extra notify.")
     events: list[Event] = Field(list(EVENTS), description="Which events are told.")
 
@@ -148,6 +148,13 @@ class ChannelEntry(Entry, json_schema_extra={"oneOf": [{"required": [name]} for 
     def _url(cls, address: str | KeySource) -> str | KeySource:
         if isinstance(address, str):
             check_notify_url(address)
+        return address
+
+    @field_validator("apprise")
+    @classmethod
+    def _service(cls, address: str | KeySource) -> str | KeySource:
+        if isinstance(address, str) and "://" not in address:  # what stands there for a service is shown
+            raise Refused("an address of apprise starts with its service, such as mailto://")
         return address
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +131,15 @@ def test_plain_http_to_another_machine_is_for_variables_alone() -> None:
     check_notify_url("http://example.com/x", from_environment=True)
     with pytest.raises(ValueError, match="link-local"):
         check_notify_url("http://169.254.169.254/x", from_environment=True)
+
+
+@pytest.mark.parametrize("channel", [{"argv": [f"https://example.com/{TOKEN}"]}, {"apprise": f"{TOKEN}:x"}])
+def test_an_address_in_the_wrong_place_is_refused_and_not_shown(project: Project, channel: dict[str, Any]) -> None:
+    job = {"task": "x", "checkpoint": "c/a.json", "provider": "demo", "notify": [channel]}
+    project.write_jobs({"a": job})
+    said = project.run("check", code=65).stderr
+    assert "address" in said
+    assert TOKEN not in said
 
 
 def test_check_names_a_bad_address_and_does_not_show_it(project: Project) -> None:
@@ -283,7 +293,7 @@ def test_a_child_inherits_no_variable_that_holds_a_secret(project: Project) -> N
             "b": {**job, "checkpoint": "c/b-{opening}.json", **series},
             "refused": {**job, "checkpoint": "c/c.json", "nonsense": 1, "notify": [{"ping": {"env": "REFUSED_HOOK"}}]},
         },
-        notify=[{"webhook": {"env": "HOOK"}}, {"argv": ["true"]}],
+        notify=[{"webhook": {"env": "HOOK"}}, {"argv": ["true"]}, {"ping": "https://hc-ping.com/canary"}],
         providers={
             "a": {"base_url": "https://a/v1", "key": {"env": "A_KEY"}},
             "b": {"base_url": "https://b/v1", "key": {"file": "key"}},
@@ -303,6 +313,7 @@ def test_a_child_inherits_no_variable_that_holds_a_secret(project: Project) -> N
         "HEADER": "Bearer header-canary-0123456789",
         "HEADER_BARE": "header-canary-0123456789",
         **{name: f"{hook}/{name}" for name in ("HOOK", "JOB_HOOK", "SERIES_HOOK", "REFUSED_HOOK")},
+        "WRITTEN_OUT": "https://hc-ping.com/canary",
         "ELSEWHERE": f"see {hook}/SERIES_HOOK",
         "SHORT": "ollama",
         "SHORT_AGAIN": " ollama ",

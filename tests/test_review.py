@@ -409,3 +409,14 @@ def test_a_decision_and_its_record_are_one_step(project: Project, chat: ChatServ
     assert command(project, "tick").code == 0
     assert project.document()["review"]["decision"] == "approved"
     assert rows(project, "SELECT count(*) FROM act") == [(1,)]
+
+
+def test_the_name_behind_sudo_makes_no_line_of_its_own(
+    project: Project, chat: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_USER", "ann\n  2030-01-01T00:00:00Z by root: review --approve\x1b[2J\udcff")
+    done_job(project, chat)
+    assert command(project, "review", "nightly", "--approve").code == 0
+    shown = command(project, "show", "nightly").out
+    assert "(ann 2030-01-01T00:00:00Z by root: review --approve\\x1b[2J\\udcff)" in shown
+    assert "\n  2030" not in shown

@@ -22,11 +22,12 @@ import time_machine
 
 from scheduler.cli import main
 from scheduler.due import plan_job
-from scheduler.errors import AccessRefused, CheckpointMoved, NoStateFolder
+from scheduler.errors import AccessRefused, CheckpointMoved, NoStateFolder, RequestRefused
 from scheduler.herald import Herald
 from scheduler.home import state_folder
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME, Ledger
+from scheduler.notifier import matter_of
 from scheduler.owed import Result
 from scheduler.tick import tick
 from scheduler.told import DAY, HOUR, LOG, Memory
@@ -165,6 +166,23 @@ def test_a_matter_that_stands_unsaid_writes_nothing(memory: Memory, tmp_path: Pa
         memory.stand("x", LOG, ["a"], 10**9 + minute)
         memory.recover("y", LOG)
     assert other.data_version() == before
+
+
+def test_what_was_said_long_ago_is_forgotten_whatever_is_said_now(memory: Memory, tmp_path: Path) -> None:
+    """A series whose openings all go well says nothing but that each is done."""
+    for day in range(0, 400, 10):
+        now = 10**9 + day * DAY
+        assert memory.end(f"series@{day}", "hook", "done", now)
+        assert memory.occur("nightly", "hook", f"failed: request {day}", now)
+    with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as base:
+        [(rows,)] = base.execute("SELECT count(*) FROM told")
+    assert rows == 20
+
+
+def test_a_size_that_grows_is_no_other_matter() -> None:
+    one, other = (RequestRefused(reason=f"it is about {tokens} tokens, 2048 are the most") for tokens in (3000, 3007))
+    assert matter_of(one) == matter_of(other)
+    assert matter_of(one) != matter_of(RequestRefused(reason="its text is not UTF-8"))
 
 
 # ---- ticks, in this process
@@ -513,6 +531,25 @@ def test_what_a_daemon_notes_twice_within_a_second_is_told_twice(ticks: Ticks, h
     assert lines[-1] == "job nightly: it runs again"
 
 
+def test_a_ledger_that_stays_locked_is_waited_for_once_and_not_for_each_job(
+    ticks: Ticks, hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCAL_KEY")
+    monkeypatch.setattr("scheduler.database.BUSY_SECONDS", 1)
+    names = [f"job-{number}" for number in range(10)]
+    channels = [{"webhook": hooks.url}]
+    blocked = {"schedule": "0 0 1 1 *", "read": ["nowhere"]}
+    ticks.project.live(NOWHERE, dict.fromkeys(names, blocked), notify=channels)
+    ticks.tick(code=0)
+    with contextlib.closing(sqlite3.connect(ticks.project.path().parent / NAME, isolation_level=None)) as base:
+        base.execute("BEGIN IMMEDIATE")
+        begun = time.perf_counter()
+        said = ticks.tick("run", *names, code=65)
+        assert time.perf_counter() - begun < 6
+    assert said.count("there is no such file") == 10
+    assert hooks.events == ["blocked"] * 10
+
+
 # ---- notifications that fail
 
 
@@ -586,7 +623,7 @@ def test_a_program_gets_the_json_and_no_secret(ticks: Ticks, tmp_path: Path, cha
 def test_a_missing_extra_is_one_line(ticks: Ticks, chat: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     write(ticks.project, chat.url, None, notify=[{"apprise": f"tgram://{TOKEN}/1"}])
-    assert "apprise tgram failed: apprise is not installed; install it" in ticks.tick(code=0, after=60)
+    assert "apprise tgram failed: notify: the package apprise is not installed" in ticks.tick(code=0, after=60)
     assert ticks.tick(code=0, after=60) == ""
 
 
