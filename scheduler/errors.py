@@ -256,8 +256,8 @@ class TargetRefused(Blocked):
 
 
 class ExtraMissing(Blocked):
-    """{key}: the package {package} is not installed; with pipx: pipx inject resumed {package}; else, in the environment
-    of this program: pip install {package}
+    """the package {package}, which {key}: needs, is not installed; with pipx: pipx inject resumed {package}; else, in
+    the environment of this program: pip install {package}
     """
 
     key: str

@@ -46,25 +46,27 @@ def check_schedulers(
     by_worth = sorted(entries, key=lambda entry: (entry.config == mine, entry.pulse.at if entry.pulse else 0))
     daemons = {entry.owner: entry for entry in by_worth}
     alive = any(entry.config == mine and is_alive(entry.owner) for entry in daemons.values())
-    for entry in sorted(daemons.values(), key=lambda entry: entry.since):
-        yield from _daemon(entry, mine, alive)
-        if entry.pulse and entry.config == mine and is_alive(entry.owner):
-            yield from _loaded(entry.pulse, job_file)
     starters = find_starters(job_file.path, environ, root)
     active = [starter for starter in starters if starter.active]
+    replaced = alive or any(starter.kind == "tick" for starter in active)
+    for entry in sorted(daemons.values(), key=lambda entry: entry.since):
+        yield from _daemon(entry, mine, replaced)
+        if entry.pulse and entry.config == mine and is_alive(entry.owner):
+            yield from _loaded(entry.pulse, job_file)
     for starter in starters:
         said = f"{starter.place} gives {starter.kind}"
         yield ok("schedulers", said) if starter.active else note("schedulers", f"{said}, and is not enabled")
     yield from _together(active, alive)
 
 
-def _daemon(entry: Entry, mine: str, alive: bool) -> Iterator[Finding]:
+def _daemon(entry: Entry, mine: str, replaced: bool) -> Iterator[Finding]:
     lives, pid = is_alive(entry.owner), entry.owner.pid
     if entry.config == mine and lives:
         yield ok("schedulers", f"a daemon runs since {utc(entry.since)}, process {pid}")
     elif entry.config == mine:
         what = f"the daemon of {utc(entry.since)}, process {pid}, is gone and did not take its leave"
-        yield note("schedulers", what) if alive else wrong("schedulers", what, "start it again, if it is to run")
+        act = "start it again; one that is not to run is then ended by SIGTERM"
+        yield note("schedulers", what) if replaced else wrong("schedulers", what, act)
     elif lives:
         yield note("schedulers", f"a daemon of {entry.config}, process {pid}, uses one of these folders too")
 

@@ -128,7 +128,8 @@ def state_lines(state: State) -> str:
     said = f"answer ({review_word(state)}): {state['answer']}" if state["answer"] is not None else ""
     if last and not said:
         said = f"last attempt: {last['outcome']}" + (f": {one_line(last['reason'], 300)}" if last["reason"] else "")
-    return printable(f"state: {state['status']}, {state['attempts']} attempts, model {state['model']}\n{said}".rstrip())
+    attempts = f"{state['attempts']} attempt{'s' * (state['attempts'] != 1)}"
+    return printable(f"state: {state['status']}, {attempts}, model {state['model']}\n{said}".rstrip())
 
 
 def archive_text(archives: Sequence[Archived]) -> str:

@@ -1664,7 +1664,7 @@ def test_work_of_the_demo_takes_two_slices_and_then_none(tmp_path: Path) -> None
     first, second, third = (ran(*arguments) for _ in range(3))
     assert [each.code for each in (first, second, third)] == [0, 0, 0]
     assert "attempt 1 of 4" in first.out
-    assert "state: ready, 1 attempts" in first.out
+    assert "state: ready, 1 attempt," in first.out
     assert "attempt 2 of 4" in second.out
     assert "state: done, 2 attempts" in second.out
     assert "unreviewed" in second.out
@@ -1715,12 +1715,12 @@ DOWN = (500, {"error": {"message": "down"}})
 @pytest.mark.parametrize(
     ("script", "once", "posts", "code", "state"),
     [
-        ([answer("fin")], True, 1, 0, "done, 1 attempts"),
-        ([TOOLS], True, 1, 0, "ready, 1 attempts"),
+        ([answer("fin")], True, 1, 0, "done, 1 attempt"),
+        ([TOOLS], True, 1, 0, "ready, 1 attempt"),
         ([TOOLS, TOOLS, answer("fin")], False, 3, 0, "done, 3 attempts"),
         ([TOOLS, DOWN, answer("never asked for")], False, 2, 69, "ready, 2 attempts"),
-        ([DOWN, answer("never asked for")], False, 1, 69, "ready, 1 attempts"),
-        ([answer(""), answer("never asked for")], False, 1, 69, "ready, 1 attempts"),
+        ([DOWN, answer("never asked for")], False, 1, 69, "ready, 1 attempt"),
+        ([answer(""), answer("never asked for")], False, 1, 69, "ready, 1 attempt"),
         ([TOOLS], False, 4, 69, "exhausted, 4 attempts"),
     ],
 )

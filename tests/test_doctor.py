@@ -478,6 +478,9 @@ def test_a_daemon_that_runs_is_told_from_one_that_is_gone(ticked: Project, tmp_p
     sql(ticked.folder / "checkpoints", "INSERT INTO daemon VALUES (?, ?, ?, ?, ?)", *row)
     [found] = [each for each in schedulers(ticked, tmp_path) if f"process {pid}" in each.text]
     assert found.level == ("ok" if alive else "wrong")
+    write(tmp_path / "etc/cron.d/jobs", f"* * * * * ann /opt/bin/resumed --config {ticked.config} tick\n")
+    [found] = [each for each in schedulers(ticked, tmp_path) if f"process {pid}" in each.text]
+    assert found.level == ("ok" if alive else "note"), "a crontab has taken its place"
 
 
 def test_a_daemon_of_another_version_or_with_an_older_file_is_wrong(ticked: Project, tmp_path: Path) -> None:

@@ -340,7 +340,9 @@ def test_a_program_is_looked_for_and_runs_where_paths_start(project: Project) ->
 def test_without_apprise_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     said = sent(Channel(kind="apprise", target=f"tgram://{TOKEN}/1"))
-    assert said.startswith("notify: the package apprise is not installed; with pipx: pipx inject resumed apprise; ")
+    assert said.startswith(
+        "the package apprise, which notify: needs, is not installed; with pipx: pipx inject resumed apprise; "
+    )
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,8 @@ def test_each_request_is_sent_as_it_was_previewed(project: Project, options: dic
             )
         told = previewed(project, chat, code=65)
         told.one_line("no further request will be sent; it is done, 4 of 4 attempts")
+        write(project, chat, {"task": "Another"}, provider=options)
+        previewed(project, chat, code=65).one_line("no further request will be sent")
 
 
 def test_it_is_readable_and_names_the_host_and_no_key(project: Project, chat: ChatServer) -> None:

@@ -502,9 +502,13 @@ def test_the_dependencies_are_those_of_the_package() -> None:
     text = " ".join(prose(README).split())
     sentence = text.partition("The extra `test` brings ")[2].partition(". ")[0]
     metrics = text.partition("The extra `metrics` brings ")[2].partition(", ")[0]
-    test, _, lint = sentence.partition("; ")
     notify = text.partition("the extra `notify` brings ")[2].partition(", ")[0]
-    extras = {"metrics": metrics, "notify": notify, "test": test, "lint": lint}
+    extras = {
+        "metrics": metrics,
+        "notify": notify,
+        "test": sentence.partition("; ")[0],
+        "lint": sentence.partition("; ")[2],
+    }
     for extra, said in extras.items():
         names = {re.match(r"[\w-]+", line)[0] for line in package["optional-dependencies"][extra]}  # type: ignore[index]
         plain = said.replace("the types of ", "types-")

@@ -623,7 +623,9 @@ def test_a_program_gets_the_json_and_no_secret(ticks: Ticks, tmp_path: Path, cha
 def test_a_missing_extra_is_one_line(ticks: Ticks, chat: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     write(ticks.project, chat.url, None, notify=[{"apprise": f"tgram://{TOKEN}/1"}])
-    assert "apprise tgram failed: notify: the package apprise is not installed" in ticks.tick(code=0, after=60)
+    assert "apprise tgram failed: the package apprise, which notify: needs, is not installed; " in ticks.tick(
+        code=0, after=60
+    )
     assert ticks.tick(code=0, after=60) == ""
 
 

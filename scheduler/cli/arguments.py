@@ -24,4 +24,4 @@ def add_command(
 
 def add_job(command: argparse.ArgumentParser) -> None:
     """Add the argument that names one job."""
-    command.add_argument("job", metavar="JOB", help="the job's id in jobs.yaml")
+    command.add_argument("job", metavar="JOB", help="the job's id in jobs.yaml, or an opening of a series")

@@ -40,7 +40,7 @@ def add_commands(commands: Any) -> None:
         "resumed adopt shipping-question",
         "resumed adopt --all",
     )
-    command.add_argument("job", metavar="JOB", nargs="?", help="the job's id in jobs.yaml")
+    command.add_argument("job", metavar="JOB", nargs="?", help="the job's id in jobs.yaml, or an opening of a series")
     command.add_argument("--all", action="store_true", help="every job of the file, once a ledger was set aside")
     _add_common(command)
 
