@@ -51,6 +51,8 @@ def guard(job_file: JobFile, environ: Mapping[str, str]) -> Guarded:
     named = built_in | job_file.secret_names
     secrets = {secret for provider in providers for secret in _secrets(provider, environ)}
     secrets |= {environ[name].strip() for name in named if environ.get(name, "").strip()}
+    channels = (*job_file.notify, *(channel for job in job_file.entries for channel in job.notify))
+    secrets |= {channel.target for channel in channels if isinstance(channel.target, str)}
     long = [secret for secret in secrets if len(secret) >= SHORTEST]  # a short one stands in much by chance
     kept = {
         name: value

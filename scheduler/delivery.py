@@ -29,6 +29,7 @@ from scheduler.transcript import Act
 
 SECONDS: Final = 60.0  # for a program
 ENDED: Final = "it was cut off before it was recorded what came of it"
+LEFT: Final = 3600.0  # no delivery to a file takes so many seconds
 SLOW: Final = "killed after {seconds:g} s"
 RUNS: Final = "it is being delivered right now (process {pid}); wait for its end"
 UNREVIEWED: Final = "review: false"
@@ -244,7 +245,7 @@ def _put(path: Path, body: bytes, job: Job, job_file: JobFile, environ: Mapping[
     check_target(job, job_file, environ)
     with translated(path):
         mode = path.stat().st_mode & 0o777 if is_regular(path) else 0o600
-    remove_leftovers(path)
+    remove_leftovers(path, LEFT)
     publish(path, body, mode)
     with translated(path):
         sync_folder(path.parent)

@@ -12,6 +12,7 @@ import secrets
 import shlex
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -248,12 +249,17 @@ def _write_all(descriptor: int, body: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def remove_leftovers(path: Path) -> None:
-    """Remove the siblings that a killed `publish` of this very path left; call it only with the lock held."""
+def remove_leftovers(path: Path, age: float = 0) -> None:
+    """Remove the siblings that a killed `publish` of this very path left, where they are so many seconds old.
+
+    Without an age call it only with the lock held: another process may be about to rename one.
+    """
     leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
     with translated(path), os.scandir(path.parent) as entries:
-        for entry in [entry.path for entry in entries if leftover.fullmatch(entry.name)]:
-            Path(entry).unlink(missing_ok=True)
+        for entry in [Path(entry.path) for entry in entries if leftover.fullmatch(entry.name)]:
+            with contextlib.suppress(FileNotFoundError):
+                if not age or time.time() - entry.lstat().st_mtime >= age:
+                    entry.unlink()
 
 
 @contextlib.contextmanager

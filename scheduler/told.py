@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from scheduler.columns import read_row, read_rows
 from scheduler.database import Connection
-from scheduler.errors import ResumedError
+from scheduler.errors import LedgerBusy, ResumedError
 from scheduler.home import state_folder, state_path
 from scheduler.ledger import NAME, Ledger, ledger_of
 from scheduler.owed import open_folder
@@ -29,6 +29,7 @@ UNSENT: Final = "not sent yet"
 _TROUBLE: Final = ""  # the matter of a row that stands from the first bad news said until its recovery
 _FAILING: Final = "a notification failed"
 FRESH: Final = 1.0  # for how many seconds it is taken as known of whom nothing stands
+PATIENCE: Final = 60.0  # for how many seconds a ledger that another process kept locked is not waited for again
 
 Answer = TypeVar("Answer")
 
@@ -161,6 +162,7 @@ class Places:
     def __init__(self, config: Path, environ: Mapping[str, str]) -> None:
         self._config = config
         self._environ = environ
+        self._busy: dict[Path, float] = {}
         self._troubled: dict[Path, tuple[float, frozenset[str]]] = {}
 
     def ask(self, job: str | None, folder: Path | None, question: Callable[[Place], Answer]) -> Answer | None:
@@ -169,12 +171,16 @@ class Places:
         `folder` is that of the job's checkpoint; without one only the user's own memory is asked.
         """
         places: list[Callable[[], Place]] = [lambda: self._own(job)]
-        if folder is not None and job is not None:
+        waited = folder is not None and time.monotonic() - self._busy.get(folder, float("-inf")) < PATIENCE
+        if folder is not None and job is not None and not waited:
             known, named = folder, job
             places.insert(0, lambda: Place(Memory(open_folder(known)), named))
         for place in places:
             try:
                 answer = question(place())
+            except LedgerBusy as error:
+                self._busy[Path(str(error.path)).parent] = time.monotonic()
+                continue
             except ResumedError:
                 continue
             self._troubled.clear()

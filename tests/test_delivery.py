@@ -444,6 +444,8 @@ def test_killed_at_any_step_it_is_delivered_once_or_shown_as_unknown(
         arrived = "seen" if step in ARRIVED else TEXT if step in KNOWN else ""
         assert got(project, f"{step}.md") == arrived, step
         assert (f"job {step}: whether the answer was delivered is unknown" in told.err) is (step in unknown), step
+    for left in project.folder.glob(".*.tmp"):
+        os.utime(left, (1, 1))  # for a delivery that has just begun has such a file, too
     for step in unknown:
         assert "delivery unknown" in run(project, "review", step, "--approve").out
         run(project, "review", step, "--approve", "--redeliver", "--note", "it did not come")
@@ -490,6 +492,22 @@ def test_an_approval_whose_process_died_is_delivered_by_a_daemon(project: Projec
     project.run("daemon", "--until-done")
     assert (got(project), results(project)) == (TEXT, [(1, "delivered")])
     assert chat.count == 1
+
+
+def test_jobs_that_deliver_to_one_file_at_once_each_succeed(project: Project, chat: ChatServer) -> None:
+    left = [project.folder / f".out.md.{digit * 16}.tmp" for digit in "01"]
+    for path, age in zip(left, (7200, 0), strict=True):
+        path.write_text("of a process that was killed, or of one that writes")
+        os.utime(path, (time.time() - age,) * 2)
+    names = [f"job-{number}" for number in range(12)]
+    deliver = {"file": "out.md", "review": False}
+    project.live(chat.url, {name: {"schedule": "every 1h", "deliver": deliver} for name in names}, max_parallel=12)
+    for _ in range(5):
+        run(project, "tick")
+        assert {row["delivery"] for row in json.loads(run(project, "status", "--json").out)["jobs"]} == {"delivered"}
+        for name in names:
+            run(project, "renew", name, "--reason", "x", "--confirm", name)
+    assert [path.exists() for path in left] == [False, True]
 
 
 def test_a_running_daemon_delivers_what_it_did_not_answer(project: Project) -> None:

@@ -293,7 +293,7 @@ def test_a_child_inherits_no_variable_that_holds_a_secret(project: Project) -> N
             "b": {**job, "checkpoint": "c/b-{opening}.json", **series},
             "refused": {**job, "checkpoint": "c/c.json", "nonsense": 1, "notify": [{"ping": {"env": "REFUSED_HOOK"}}]},
         },
-        notify=[{"webhook": {"env": "HOOK"}}, {"argv": ["true"]}],
+        notify=[{"webhook": {"env": "HOOK"}}, {"argv": ["true"]}, {"ping": "https://hc-ping.com/canary"}],
         providers={
             "a": {"base_url": "https://a/v1", "key": {"env": "A_KEY"}},
             "b": {"base_url": "https://b/v1", "key": {"file": "key"}},
@@ -313,6 +313,7 @@ def test_a_child_inherits_no_variable_that_holds_a_secret(project: Project) -> N
         "HEADER": "Bearer header-canary-0123456789",
         "HEADER_BARE": "header-canary-0123456789",
         **{name: f"{hook}/{name}" for name in ("HOOK", "JOB_HOOK", "SERIES_HOOK", "REFUSED_HOOK")},
+        "WRITTEN_OUT": "https://hc-ping.com/canary",
         "ELSEWHERE": f"see {hook}/SERIES_HOOK",
         "SHORT": "ollama",
         "SHORT_AGAIN": " ollama ",

@@ -531,6 +531,25 @@ def test_what_a_daemon_notes_twice_within_a_second_is_told_twice(ticks: Ticks, h
     assert lines[-1] == "job nightly: it runs again"
 
 
+def test_a_ledger_that_stays_locked_is_waited_for_once_and_not_for_each_job(
+    ticks: Ticks, hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCAL_KEY")
+    monkeypatch.setattr("scheduler.database.BUSY_SECONDS", 1)
+    names = [f"job-{number}" for number in range(10)]
+    channels = [{"webhook": hooks.url}]
+    blocked = {"schedule": "0 0 1 1 *", "read": ["nowhere"]}
+    ticks.project.live(NOWHERE, dict.fromkeys(names, blocked), notify=channels)
+    ticks.tick(code=0)
+    with contextlib.closing(sqlite3.connect(ticks.project.path().parent / NAME, isolation_level=None)) as base:
+        base.execute("BEGIN IMMEDIATE")
+        begun = time.perf_counter()
+        said = ticks.tick("run", *names, code=65)
+        assert time.perf_counter() - begun < 6
+    assert said.count("there is no such file") == 10
+    assert hooks.events == ["blocked"] * 10
+
+
 # ---- notifications that fail
 
 
