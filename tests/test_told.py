@@ -538,7 +538,8 @@ def test_a_ledger_that_stays_locked_is_waited_for_once_and_not_for_each_job(
     monkeypatch.setattr("scheduler.database.BUSY_SECONDS", 1)
     names = [f"job-{number}" for number in range(10)]
     channels = [{"webhook": hooks.url}]
-    ticks.project.live(NOWHERE, dict.fromkeys(names, {"schedule": "0 0 1 1 *", "read": ["nowhere"]}), notify=channels)
+    blocked = {"schedule": "0 0 1 1 *", "read": ["nowhere"]}
+    ticks.project.live(NOWHERE, dict.fromkeys(names, blocked), notify=channels)
     ticks.tick(code=0)
     with contextlib.closing(sqlite3.connect(ticks.project.path().parent / NAME, isolation_level=None)) as base:
         base.execute("BEGIN IMMEDIATE")
