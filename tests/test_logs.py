@@ -36,6 +36,8 @@ EVENTS: list[dict[str, Any]] = [
     {"event": "closed", "attempts": 3, "of": 2},
     {"event": "missed", "why": "catch_up is false", "first": FIRST, "last": LAST, "count": 3},
     {"event": "made_up", "first": FIRST, "last": LAST, "count": 3},
+    {"event": "opened", "opening": "weekly@2027-01-01T0000Z", "number": 1, "times": 52},
+    {"event": "skipped", "opening": "weekly@2027-01-01T0000Z", "first": FIRST, "last": LAST, "count": 1},
     {**_SETTLED, "outcome": "answered", "status": "done", "answer": NASTY},
     {**_SETTLED, "outcome": "timeout", "reason": NASTY},
     {"event": "delivery", "result": "failed", "target": NASTY, "detail": NASTY},
