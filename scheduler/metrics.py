@@ -195,7 +195,7 @@ def _of_rows(tx: Connection, job_file: JobFile) -> Numbers:
         " WHERE ended_at IS NOT NULL AND outcome <> 'interrupted' GROUP BY 1"
     )
     newest = "SELECT coalesce(max(admitted_at), 0) AS admitted_at FROM admission"
-    sent = "SELECT coalesce(outcome, 'unknown') AS detail, count(*) AS count FROM delivery GROUP BY 1"
+    sent = "SELECT coalesce(result, 'unknown') AS detail, count(*) AS count FROM delivery GROUP BY 1"
     beats = "SELECT at FROM pulse WHERE config = ?"
     tallies = dict(read_rows(tx, "SELECT name, count FROM tally", ()))
     return Numbers(
