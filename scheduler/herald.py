@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,15 +107,20 @@ class Herald:
                 reason=fault or None,
             )
 
-    def remind(self) -> None:
-        """Tell again, once a minute at most, what stands or did not go, where a day or an hour has passed since."""
+    def remind(self, names: Collection[str]) -> None:
+        """Tell again, once a minute at most, what stands or did not go, where a day or an hour has passed since.
+
+        Jobs that are none of `names` are gone: of them nothing stands any more.
+        """
         if time.monotonic() - self._reminded_at < REMIND:
             return
         self._reminded_at = time.monotonic()
         if self._remembers and not self._unreadable:
             self.log_problems()
         for name, result in list(self._last.items()):
-            if not result.final or name in self._notifier.unsent:
+            if name not in names and name not in self._notifier.unsent:
+                self._last.pop(name, None)
+            elif not result.final or name in self._notifier.unsent:
                 self.note(result)
 
     @contextlib.contextmanager

@@ -44,7 +44,6 @@ class Presence:
         self._home: set[Path] = set()
         with contextlib.suppress(ResumedError):  # a user without one can do without: it is for a file that broke
             self._home = {state_folder(environ)}
-        self._beat_at = float("-inf")
         self._pulse = Pulse(
             version=program_version(),
             digest=job_file.digest,
@@ -80,7 +79,7 @@ class Presence:
     def beat(self, tried: str, fault: str) -> None:
         """Renew the pulse when it is time, or when another version of the file was `tried` and has this `fault`."""
         seen = replace(self._pulse, tried=tried, fault=fault)
-        if seen != self._pulse or time.monotonic() >= self._beat_at + BEAT:
+        if seen != self._pulse or abs(time.time() - self._pulse.at) >= BEAT:  # a clock that was changed too
             self._pulse = seen
             self._enter(HASTE)
 
@@ -89,7 +88,6 @@ class Presence:
         self._leave(self._registrations, None)
 
     def _enter(self, wait: float | None) -> list[ResumedError]:
-        self._beat_at = time.monotonic()
         self._pulse = replace(self._pulse, at=int(time.time()))
         faults = []
         for folder, names in _by_folder(self._registrations):

@@ -15,6 +15,7 @@ from scheduler.delivery import delivery_words, dispatches_of
 from scheduler.doubts import plain_doubts
 from scheduler.due import Plan, known_model, next_due, order_of, plan_job, private_paths
 from scheduler.errors import ResumedError
+from scheduler.files import check_writers
 from scheduler.home import state_path
 from scheduler.inventory import folders_of
 from scheduler.job import Job, JobFile
@@ -83,6 +84,8 @@ def series_row(
             course = read_course(tx, plan, int(now)) if tx else Course.new(int(now))
             listed = read_openings(tx, pattern.id) if tx and unfolded else course.asked
             answered = count_answered(tx, pattern.id) if tx else 0
+        if not course.asked:
+            _check_folder(plan)
         openings = [job_row(plan_opening(plan, one.opening), environ, now, private) for one in listed]
         ahead = next_opening(pattern, course, now)
         return replace(
@@ -173,10 +176,17 @@ def job_row(plan: Plan, environ: Mapping[str, str], now: float, private: Sequenc
         if row.state == "ready" and not job.enabled:
             return replace(row, state="disabled", model=row.model or known_model(plan, environ))
         if row.state == "ready":
+            _check_folder(plan)
             check_next(plan, found.state, environ, private)
         return replace(row, model=row.model or known_model(plan, environ))
     except Exception as error:  # a fault of the program must not hide the other rows
         return replace(row, state="blocked", reason=str(as_refusal(error)))
+
+
+def _check_folder(plan: Plan) -> None:
+    """Raise WritableByOthers where a slice would; whose the folder is, is a matter of who runs it."""
+    with contextlib.suppress(FileNotFoundError):
+        check_writers(plan.path.parent, plan.path.parent.stat())
 
 
 def look(plan: Plan, now: float) -> tuple[Peek, Facts, int]:

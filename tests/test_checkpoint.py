@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from scheduler.errors import (
     CheckpointBusy,
     CheckpointUnknown,
     DiskFull,
+    LedgerBusy,
     NotAFile,
     ResumedError,
     UsageRefused,
@@ -413,6 +415,23 @@ def test_a_checkpoint_is_busy_while_its_owner_lives_and_interrupted_once_it_is_d
         ("interrupted", "maybe"),
         ("answered", "maybe"),
     ]
+
+
+def test_ending_an_attempt_of_a_dead_process_waits_for_a_locked_ledger_no_longer_than_counting_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.patience.BUSY_SECONDS", 0.2)
+    with child(path) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+    with contextlib.closing(sqlite3.connect(path.with_name(NAME), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        begun = time.monotonic()
+        with pytest.raises(LedgerBusy):
+            resume_once(TASK, path, never, MODEL)
+        assert time.monotonic() - begun < 1.5
+    assert load_state(path, TASK, MODEL)["attempts"] == 1
+    assert resume_once(TASK, path, said("fin"), MODEL)[1][0]["event"] == "interrupted"
 
 
 def test_an_owner_whose_ledger_went_away_keeps_its_reply_among_the_orphans(path: Path) -> None:

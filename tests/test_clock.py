@@ -18,6 +18,7 @@ from scheduler.herald import Herald
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import ledger_of
 from scheduler.owed import Result
+from scheduler.roster import read_daemon
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls, wait_until
 
 GOES_ON = tool_calls(("c1", "read_file", "{}"))
@@ -72,12 +73,12 @@ def run(project: Project, script: Callable[[list[str]], object], *, until_done: 
         if not until_done or failed:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def note(_: str, message: str, *__: str, **___: object) -> None:
+    def write(_: str, message: str, /, *__: object, **___: object) -> None:
         log.append(message)
 
     job_file, environ = read_job_file(project.config), project.environ()
-    herald = Herald(job_file, environ, note)
-    daemon = Daemon(project.config, job_file, environ, herald, note, until_done=until_done)
+    herald = Herald(job_file, environ, write)
+    daemon = Daemon(project.config, job_file, environ, herald, write, until_done=until_done)
     thread = threading.Thread(target=play)
     thread.start()
     results = daemon.run()
@@ -99,6 +100,12 @@ def points(project: Project, job: str) -> list[str]:
     return [point for point, _ in slices(project, job)]
 
 
+def heartbeat(project: Project) -> int:
+    with ledger_of(project.path().parent).reading() as tx:
+        entry = read_daemon(tx, str(project.config))
+    return entry.pulse.at if entry and entry.pulse else 0
+
+
 def test_an_hour_forth_or_back_gives_no_burst_and_no_silence(project: Project, clock: Time) -> None:
     with chat_server(GOES_ON) as chat:
         jobs = {
@@ -116,6 +123,7 @@ def test_an_hour_forth_or_back_gives_no_burst_and_no_silence(project: Project, c
             wait_until(lambda: "13:01:00" in points(project, "minute"), 60, "the next minute after the jump forth")
             assert points(project, "minute") == ["13:00:00", "13:01:00"]
             assert points(project, "hourly") == ["12:30:00"]
+            wait_until(lambda: abs(time.time() - heartbeat(project)) < 60, 15, "a heartbeat of the new time")
             clock.set("12:01:50")
             wait_until(lambda: "12:02:00" in points(project, "minute"), 60, "the next minute after the jump back")
             changed = [line for line in log if "clock was changed" in line]

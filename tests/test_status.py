@@ -265,7 +265,7 @@ def test_a_heartbeat_comes_when_its_time_is_over_or_something_changed_and_not_el
         return ledger_of(folder)._database._current().total_changes - before
 
     assert written() == 0
-    presence._beat_at -= BEAT
+    presence._pulse = replace(presence._pulse, at=presence._pulse.at - int(BEAT))
     with ledger_of(folder).writing() as tx:
         tx.execute("UPDATE pulse SET at = 1")
     presence.beat(job_file.digest, "")
@@ -343,6 +343,22 @@ def screen(project: Project, *arguments: str) -> Iterator[Screen]:
         process.kill()
         process.wait()
         os.close(terminal)
+
+
+@pytest.mark.parametrize("entry", [{}, {"checkpoint": "checkpoints/n-{opening}.json", "series": {"opens": "@daily"}}])
+def test_a_folder_that_others_can_change_blocks_in_status_as_it_does_in_a_tick(
+    project: Project, chat: ChatServer, entry: dict[str, Any]
+) -> None:
+    times = {"series": entry["series"] | {"times": 2}} if entry else {}
+    project.live(chat.url, {"nightly": entry | times})
+    project.path().parent.mkdir(0o700)
+    project.path().parent.chmod(0o777)
+    assert project.run("tick", code=77).returncode == 77
+    told = json.loads(project.run("status", "--json").stdout)
+    [row] = told["series"] if entry else told["jobs"]
+    assert row["state"] == "blocked"
+    assert "can be changed by other users" in row["reason"]
+    assert chat.count == 0
 
 
 def test_watch_draws_in_place_outlives_a_broken_file_and_ends_on_ctrl_c(project: Project) -> None:

@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -491,11 +491,11 @@ def test_a_daemon_reminds_once_a_day_and_tries_again_after_an_hour(
     def log(_: str, message: str, /, *__: object, **___: object) -> None:
         lines.append(message)
 
-    def reminded(after: float) -> list[str]:
+    def reminded(after: float, names: Collection[str] = ("nightly", "bad")) -> list[str]:
         """The events that a reminder sends, and the lines on the bad entry that it logs."""
         ticks.clock.shift(after)
         before = len(hooks.got)
-        herald.remind()
+        herald.remind(names)
         herald.close()
         said, lines[:] = [line for line in lines if "job bad" in line], []
         return hooks.events[before:] + ["log"] * len(said)
@@ -514,6 +514,7 @@ def test_a_daemon_reminds_once_a_day_and_tries_again_after_an_hour(
     assert reminded(HOUR) == []
     assert sorted(reminded(DAY)) == ["blocked", "log"]
     assert reminded(60) == []
+    assert reminded(DAY, ["nightly"]) == ["log"], "a job that is gone was told of"
 
 
 def test_what_a_daemon_notes_twice_within_a_second_is_told_twice(ticks: Ticks, hooks: Hooks) -> None:
