@@ -73,12 +73,12 @@ def run(project: Project, script: Callable[[list[str]], object], *, until_done: 
         if not until_done or failed:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def note(_: str, message: str, *__: str, **___: object) -> None:
+    def write(_: str, message: str, /, *__: object, **___: object) -> None:
         log.append(message)
 
     job_file, environ = read_job_file(project.config), project.environ()
-    herald = Herald(job_file, environ, note)
-    daemon = Daemon(project.config, job_file, environ, herald, note, until_done=until_done)
+    herald = Herald(job_file, environ, write)
+    daemon = Daemon(project.config, job_file, environ, herald, write, until_done=until_done)
     thread = threading.Thread(target=play)
     thread.start()
     results = daemon.run()
