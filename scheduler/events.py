@@ -16,10 +16,11 @@ def event_line(job: str, event: Mapping[str, Any]) -> str:
 
 
 def event_level(event: Mapping[str, Any]) -> str:
-    """Return `warning` for what a person may want to act on, else `info`."""
+    """Return `warning` for what a person may want to act on, else `info`: what stands is a warning once a day."""
     failed = event["event"] == "settled" and (event["outcome"] not in PROGRESS or event["status"] == "exhausted")
     failed = failed or (event["event"] == "delivery" and event["result"] != "delivered")
-    return "warning" if failed or event["event"] in _NOTABLE else "info"
+    notable = event["event"] in _NOTABLE and not event.get("again")
+    return "warning" if failed or notable else "info"
 
 
 _NOTABLE = frozenset({"put_back", "interrupted", "missed", "made_up", "closed", "skipped"})

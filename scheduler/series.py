@@ -35,6 +35,8 @@ from scheduler.owed import Result, Tell, as_refusal, missed_event, open_folder, 
 from scheduler.points import last_of, moment_of, next_of
 from scheduler.roster import CLOCK_SLACK, MISSED, count_up, note
 
+DAY = 24 * 60 * 60
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
@@ -170,9 +172,10 @@ def _do(tx: Connection, plan: Plan, course: Course, move: Move, now: int) -> lis
     if move.kind == "miss":
         count_up(tx, MISSED, span.count)
         return [missed_event(pattern, span, now)]
-    waits = newest is not None and newest.status == "ready" and not course.moved and not known
-    name = f"{pattern.id}@{newest.opening}" if newest else ""
-    return [{"event": "skipped", "opening": name, **told_span(span)}] if waits else []
+    if newest is None or newest.status != "ready" or course.moved or known:
+        return []
+    again = newest.passed > newest.point and newest.passed // DAY == move.point // DAY
+    return [{"event": "skipped", "opening": f"{pattern.id}@{newest.opening}", "again": again, **told_span(span)}]
 
 
 def ended(pattern: Job, course: Course) -> SeriesEnded | None:

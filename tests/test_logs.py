@@ -37,7 +37,7 @@ EVENTS: list[dict[str, Any]] = [
     {"event": "missed", "why": "catch_up is false", "first": FIRST, "last": LAST, "count": 3},
     {"event": "made_up", "first": FIRST, "last": LAST, "count": 3},
     {"event": "opened", "opening": NASTY, "number": 2, "times": 52},
-    {"event": "skipped", "opening": NASTY, "first": FIRST, "last": LAST, "count": 3},
+    {"event": "skipped", "opening": NASTY, "again": False, "first": FIRST, "last": LAST, "count": 3},
     {**_SETTLED, "outcome": "answered", "status": "done", "answer": NASTY},
     {**_SETTLED, "outcome": "timeout", "reason": NASTY},
     {"event": "delivery", "result": "failed", "target": NASTY, "detail": NASTY},

@@ -310,6 +310,18 @@ def test_what_is_done_about_the_newest_point(
         assert (move.first, move.point) == tuple(int(half_past_two(day).timestamp()) for day in (first, last))
 
 
+def test_points_that_are_skipped_one_after_the_other_are_a_warning_once_a_day(series: Project) -> None:
+    with chat_server(GOES_ON) as chat:
+        write(series, chat.url, series={"opens": "0 * * * *", "times": 60}, schedule="0 0 1 1 *")
+        command(series, SEEN, "tick")
+        command(series, SEEN + timedelta(hours=1), "tick")  # it opens, and waits for the point of its slices
+        said = [command(series, SEEN + timedelta(hours=hours), "tick").err for hours in range(2, 50)]
+    skipped = [line for err in said for line in err.splitlines() if "skipped, and not opened later" in line]
+    assert len(skipped) == 3
+    assert len({line[:10] for line in skipped}) == 3
+    assert rows(series, "SELECT count(*) FROM opening") == [(1,)]
+
+
 def test_the_point_of_an_hour_that_is_left_out_opens_right_after_it() -> None:
     before = datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()
     for minutes, kind in ((-1, None), (0, "open"), (600, "open")):
