@@ -17,7 +17,7 @@ from scheduler.checkpoint import GROWTH, SLACK
 from scheduler.columns import read_rows
 from scheduler.database import Connection
 from scheduler.document import MAX_BYTES, digest
-from scheduler.due import Plan, model_of
+from scheduler.due import Plan, model_of, plan_job
 from scheduler.errors import LedgerDamaged, ResumedError
 from scheduler.files import check_folder, read_regular, translated
 from scheduler.findings import Finding, guarded, note, ok, wrong
@@ -36,6 +36,7 @@ from scheduler.job import JobFile, Provider
 from scheduler.keys import read_headers, read_key
 from scheduler.ledger import NAME, ledger_rows
 from scheduler.metrics import check_replaceable
+from scheduler.openings import plan_opening, read_openings
 from scheduler.owner import is_alive, program_version
 from scheduler.reader import peek
 from scheduler.report import problem_line
@@ -58,6 +59,7 @@ class Folder:
     held: dict[str, Holding] = field(default_factory=dict)
     tasks: dict[str, str] = field(default_factory=dict)
     openings: set[str] = field(default_factory=set)
+    opened: list[Plan] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
     daemons: list[Entry] = field(default_factory=list)
     newest: int = 0
@@ -112,7 +114,7 @@ def _folder(folder: Folder, job_file: JobFile, named: Collection[str]) -> Iterat
     files += [name + suffix for name in (*folder.plans, *folder.openings) for suffix in ("", ".lock")]
     yield from guarded("permissions", check_modes(path, files))
     yield from guarded("leftovers", check_names(path, {*named, *folder.openings}, folder.held))
-    for plan in folder.plans.values() if folder.sqlite else ():
+    for plan in (*folder.plans.values(), *folder.opened) if folder.sqlite else ():
         yield from guarded(f"job {plan.job.id}", _checkpoint(plan, folder.digests.get(plan.path.name)))
 
 
@@ -150,6 +152,9 @@ def _read(folder: Folder, tx: Connection, job_file: JobFile) -> None:
             raise LedgerDamaged(path=folder.path / NAME, detail=detail)
         folder.digests[key] = stored
     folder.openings = openings_in(folder.path, folder.held, job_file)
+    patterns = [plan_job(pattern, job_file.live) for pattern in job_file.series.values()]
+    for pattern in [pattern for pattern in patterns if pattern.path.parent == folder.path]:
+        folder.opened += [plan_opening(pattern, one.opening) for one in read_openings(tx, pattern.job.id)]
     folder.daemons = read_daemons(tx)
     ends = "SELECT coalesce(max(coalesce(ended_at, admitted_at)), 0) AS ended_at FROM admission"
     folder.newest = read_rows(tx, ends, ())[0][0]

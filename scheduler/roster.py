@@ -189,6 +189,13 @@ def read_facts(tx: Connection, key: str) -> Facts:
     return _facts(status, size, read_admissions(tx, key, allowance))
 
 
+def _end(admission: Admission) -> int | None:
+    """Return when an attempt ended; one whose process died and was found long after, at its deadline at the latest."""
+    if admission.ended_at is None or admission.outcome != "interrupted":
+        return admission.ended_at
+    return min(admission.ended_at, max(admission.deadline, admission.admitted_at))
+
+
 def _facts(status: str, size: int, admissions: Sequence[Admission]) -> Facts:
     failures = 0
     for admission in reversed(admissions):
@@ -201,6 +208,6 @@ def _facts(status: str, size: int, admissions: Sequence[Admission]) -> Facts:
         size=size,
         points=frozenset(row.point for row in admissions if row.point is not None),
         failures=failures,
-        ended_at=admissions[-1].ended_at if admissions else None,
+        ended_at=_end(admissions[-1]) if admissions else None,
         open=next((row for row in admissions if row.outcome is None), None),
     )

@@ -393,6 +393,17 @@ def test_the_openings_of_a_series_are_its_own(ticked: Project, folder: str) -> N
     assert wrongs(found) + notes(found) == []
 
 
+def test_the_file_of_an_opening_is_held_against_the_ledger(ticked: Project) -> None:
+    weekly = {**DEMO, "task": "Report", "checkpoint": "checkpoints/w-{opening}.json", "schedule": "every 1s"}
+    ticked.write_jobs({"w": {**weekly, "series": {"opens": "every 1h", "times": 9}}})
+    assert ran("--config", ticked.config, "tick").code == 0
+    [file] = (ticked.folder / "checkpoints").glob("w-*Z.json")
+    assert not [one for one in wrongs(look(ticked)) if "w@" in one]
+    file.write_text("{}")
+    [found] = [one for one in wrongs(look(ticked)) if file.name in one]
+    assert "resumed repair" in found
+
+
 @pytest.mark.parametrize(
     ("table", "column"),
     [(table, column) for table, column in columns() if table in ("document", "admission", "orphan", "daemon", "pulse")],

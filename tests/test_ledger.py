@@ -816,6 +816,19 @@ def test_failures_are_those_in_a_row_up_to_the_last_attempt(
     assert facts.status == "ready"
 
 
+@pytest.mark.parametrize(
+    ("outcome", "found", "ended"),
+    [("interrupted", 5, 5), ("interrupted", 30, 30), ("interrupted", 9000, 30), ("timeout", 9000, 9000)],
+)
+def test_an_attempt_whose_process_died_ended_at_its_deadline_at_the_latest(
+    ledger: Ledger, outcome: str, found: int, ended: int
+) -> None:
+    seen = ledger.admit(KEY, None, 1, claim(deadline=30), ME, b'{"status": "ready"}', NOON)
+    ledger.settle(KEY, seen, 1, outcome, b'{"status":"ready"}', NOON + found)
+    with ledger.reading() as tx:
+        assert read_facts(tx, KEY).ended_at == NOON + ended
+
+
 def test_facts_are_those_of_the_newest_allowance(ledger: Ledger) -> None:
     newest = spend(ledger, 1, point=10)
     ledger.replace(KEY, newest, b'{"status": "ready"}', allowance=2, archive=Archive("again", "ann"), now=NOON)
