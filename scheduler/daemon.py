@@ -180,6 +180,8 @@ class Daemon:
         elif found is not None:
             self._herald.log_unreadable(found, "; the jobs of the last good file go on")
             self._metrics.failed(self._file)
+        else:
+            self._log("info", f"{self._file.path}: read anew, nothing has changed", "reloaded")
         self._manager.ready(self._status())
 
     def _show_life(self) -> None:
@@ -267,7 +269,9 @@ class Daemon:
     def _finish(self) -> None:
         """Let no slice begin any more, give those in flight `stop_wait`, then end them as interrupted."""
         self._stop.set()
-        self._manager.stopping(stopping_status(len(self._running)), self._file.stop_wait + LAST_SAVES + LAST_WORDS)
+        status = stopping_status(len(self._running))
+        self._log("info", f"{self._file.path}: {status}", "stopping")
+        self._manager.stopping(status, self._file.stop_wait + LAST_SAVES + LAST_WORDS)
         self._clock.pause()
         if not self._wait_idle(self._file.stop_wait):
             from scheduler.gateway import interrupt_all

@@ -504,10 +504,12 @@ def test_sighup_ends_nothing_and_reads_the_file(project: Project, chat: ChatServ
     project.live(chat.url)
     with service(project) as daemon:
         daemon.signal(signal.SIGHUP)
+        daemon.wait_line("read anew, nothing has changed")
         project.live(chat.url, {"nightly": {}, "added": HOURLY})
         daemon.signal(signal.SIGHUP)
         chat.wait_for(1)
         daemon.stop()
+        assert daemon.lines(": stopping, ")
 
 
 def test_a_link_to_the_same_text_in_another_folder_moves_the_jobs_there(
