@@ -339,12 +339,14 @@ def test_a_slice_that_waited_for_a_free_slot_is_not_dropped(project: Project) ->
 
 def test_waking_up_makes_up_one_slice_a_job_and_goes_on(project: Project, chat: ChatServer) -> None:
     chat.script = [GOES_ON]
-    project.live(chat.url, dict.fromkeys("abc", EACH_SECOND))
+    project.live(chat.url, dict.fromkeys("abc", {"schedule": "every 2s"}))
+    ended = "SELECT count(*) FROM admission WHERE outcome IS NOT NULL"
     with service(project) as daemon:
         chat.wait_for(3)
+        wait_until(lambda: ledger(project, ended)[0][0] >= 3, 30, "the end of the first slices")
         daemon.signal(signal.SIGSTOP)
         stopped = int(time.time())
-        wait_until(lambda: time.time() > stopped + 7, 30, "some seconds of sleep")
+        wait_until(lambda: time.time() > stopped + 10, 30, "some seconds of sleep")
         asleep = chat.count
         woken = int(time.time())
         daemon.signal(signal.SIGCONT)
