@@ -243,6 +243,13 @@ def test_repair_of_a_file_that_is_as_it_should_be_changes_nothing(project: Proje
     assert face(project.path()) == before
 
 
+def test_repair_of_a_job_that_is_not_begun_says_so(project: Project, chat: ChatServer) -> None:
+    project.live(chat.url)
+    told = project.run("repair", "nightly", code=65)
+    assert "repair: changes nothing, for the job is not begun" in told.stdout
+    assert "there is nothing to put back" in told.stderr
+
+
 def test_repair_leaves_a_valid_file_with_more_attempts_to_adopt(
     project: Project, chat: ChatServer, tmp_path: Path
 ) -> None:
