@@ -22,6 +22,7 @@ from scheduler.errors import LedgerDamaged, ResumedError
 from scheduler.files import check_folder, read_regular, translated
 from scheduler.findings import Finding, guarded, note, ok, wrong
 from scheduler.folders import check_file_system, check_locks, check_modes, check_names, check_space
+from scheduler.forecast import forecast, series_forecast
 from scheduler.inventory import (
     Holding,
     faces_of,
@@ -71,6 +72,14 @@ def examine(job_file: JobFile, environ: Mapping[str, str], root: Path = Path("/"
 
     Crontabs and units of the machine are looked for below `root`.
     """
+    told: list[Finding] = []
+    for finding in _around(job_file, environ, root):
+        told.append(finding)
+        yield finding
+    yield from _blocked(job_file, environ, told)
+
+
+def _around(job_file: JobFile, environ: Mapping[str, str], root: Path) -> Iterator[Finding]:
     yield from _entries(job_file)
     folders = {path: Folder(path=path) for path in folders_of(job_file)}
     for plan in plans_of(job_file):
@@ -86,6 +95,16 @@ def examine(job_file: JobFile, environ: Mapping[str, str], root: Path = Path("/"
     yield from guarded("metrics", _metrics(job_file))
     yield from _notify(job_file, environ)
     yield _versions({folder.sqlite for folder in folders.values()} - {""})
+
+
+def _blocked(job_file: JobFile, environ: Mapping[str, str], told: list[Finding]) -> Iterator[Finding]:
+    """Find the jobs that would be blocked now, where nothing that was told already says why."""
+    reasons = "\n".join(finding.text for finding in told if finding.level == "wrong")
+    for job in job_file.entries:
+        ahead = series_forecast if job.series else forecast
+        _, refusal = ahead(plan_job(job, job_file.live), job_file, environ, None)
+        if refusal is not None and str(refusal) not in reasons:
+            yield Finding("wrong", f"job {job.id}", str(refusal))
 
 
 def _entries(job_file: JobFile) -> Iterator[Finding]:
@@ -176,6 +195,8 @@ def _tasks(folders: list[Folder], faces: Mapping[Path, Mapping[str, str]]) -> It
     for folder in folders:
         for key, plan in folder.plans.items():
             groups[plain_task(plan.job.task)].append((_spent(folder, key), plan.job.id, plan.job.id))
+            if (old := plain_task(folder.tasks.get(key, plan.job.task))) != plain_task(plan.job.task):
+                groups[old].append((_spent(folder, key), plan.job.id, ""))
         for key in folder.held.keys() - folder.openings - faces[folder.path].keys():
             groups[plain_task(folder.tasks[key])].append((_spent(folder, key), str(folder.path / key), ""))
     twice = 0

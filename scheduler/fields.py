@@ -133,7 +133,7 @@ _HEADERS: Final = {
 }
 _ADDRESS: Final = {"anyOf": [{"type": "string", "minLength": 1}, _ENV | {"additionalProperties": False}]}
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
-Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
+Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "pattern": r"\S"})]
 PathText = Annotated[Text, AfterValidator(_path)]
 Word = Annotated[Text, AfterValidator(_word)]
 Argv = Annotated[list[Word], AfterValidator(_argv)]

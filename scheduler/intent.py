@@ -49,6 +49,8 @@ def _needless(command: str, plan: Plan) -> str:
         return ""
     if command == "adopt":
         return "changes nothing, for there is no file that the ledger does not know"
+    if found.record is None:
+        return "changes nothing, for the job is not begun"
     return "" if found.behind else "changes nothing, for the checkpoint is as it was published"
 
 

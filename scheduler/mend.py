@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.acts import enter_act
-from scheduler.checkpoint import Emit, hold
+from scheduler.checkpoint import hold
 from scheduler.database import Connection
 from scheduler.document import MAX_BYTES, InvalidDocument, check, digest, parse, read_object
 from scheduler.due import Plan
@@ -41,7 +41,7 @@ ABSENT = "the ledger knows nothing of {path}; there is nothing to put back"
 SIX_FIELDS = frozenset({"task", "model", "conversation", "attempts", "status", "answer"})
 
 
-def repair(plan: Plan, emit: Emit, reason: str = "") -> str:
+def repair(plan: Plan, reason: str = "") -> str:
     """Set a damaged or foreign file aside and publish the ledger's document; return what was done.
 
     Raises MaintenanceRefused where the file is a valid document with more attempts, which `adopt` takes over.
@@ -66,7 +66,7 @@ def repair(plan: Plan, emit: Emit, reason: str = "") -> str:
                     f"{known['attempts']}; take it over: resumed adopt {plan.job.id}"
                 ) from None
             aside = _set_aside(plan.path)
-        held.load(emit)
+        held.load(lambda _: None)
         done = f"put back at attempt {known['attempts']} of {plan.job.max_attempts}"
         with held.ledger.writing() as tx:
             enter_act(tx, plan.path.name, _act("repair", done, reason))

@@ -26,7 +26,10 @@ from scheduler.survey import look
 from scheduler.text import indent, json_text, one_line, printable
 from scheduler.tick import prepare
 
-OVER = "job {job}: no further request will be sent; it is {status}, {attempts} of {most} attempts"
+OVER = (
+    "job {job}: no further request will be sent; it is {status}, {attempts} of {most} attempts; "
+    "for a new allowance: resumed renew {job} --reason TEXT --confirm {job}"
+)
 IN_FLIGHT = "attempt {number} is in flight; this is what would follow if nothing came of it"
 
 

@@ -36,6 +36,16 @@ _PAUSES: Final = "Pauses after failed attempts in a row; [] for none."
 _DEFAULT: Final[dict[str, Any]] = {"default": ["15m", "1h", "6h"]}
 _CLOSED: Final[dict[str, Any]] = {"additionalProperties": False}
 _CHANNELS: Final = ("webhook", "ping", "argv", "apprise")
+_TARGETS: Final[dict[str, Any]] = {
+    "oneOf": [{"required": ["file"]}, {"required": ["argv"]}],
+    "if": {"required": ["argv"]},
+    "then": {"properties": {"review": {"const": True}}},
+}
+_PLACE: Final[dict[str, Any]] = {
+    "if": {"required": ["series"]},
+    "then": {"properties": {"checkpoint": {"pattern": r"\{opening\}[^/]*$"}}},
+    "else": {"properties": {"checkpoint": {"not": {"pattern": r"\{opening\}"}}}},
+}
 
 
 def _one_of(value: Any, names: Sequence[str], hint: str) -> None:
@@ -76,7 +86,7 @@ class PriceEntry(Entry):
     currency: Currency = Field("USD", description="Three capital letters, such as EUR.")
 
 
-class ProviderEntry(Entry):
+class ProviderEntry(Entry, json_schema_extra={"not": {"required": ["max_tokens", "max_completion_tokens"]}}):
     """A chat-completions endpoint; in an entry named mandapi, what is given replaces the built-in value."""
 
     allow_http: bool = Field(False, description="Allow http:// to another machine.")
@@ -114,7 +124,7 @@ class SeriesEntry(Entry):
     times: int = Field(ge=1, le=100_000, description="How many openings there may be; each has its own attempts.")
 
 
-class DeliverEntry(Entry, json_schema_extra={"oneOf": [{"required": ["file"]}, {"required": ["argv"]}]}):
+class DeliverEntry(Entry, json_schema_extra=_TARGETS):
     """Where an approved answer goes: exactly one of file and argv."""
 
     file: PathText | None = Field(None, description="The file that the answer is written to.")
@@ -164,7 +174,7 @@ class MetricsEntry(Entry):
     textfile: PathText = Field(description="The file for the node exporter's textfile collector; needs an extra.")
 
 
-class JobEntry(Entry):
+class JobEntry(Entry, json_schema_extra=_PLACE):
     """One task with one answer."""
 
     task: Text = Field(description="What the model is asked, in plain words.")

@@ -1257,6 +1257,7 @@ def test_bad_option_is_told_at_its_line_and_column_and_blocks_its_jobs(project: 
         (["walk"], "walk"),
         (["run"], "JOB"),
         (["status", "--jsn"], "--jsn; see: resumed status --help"),
+        (["status", "--config", "jobs.yaml"], "--config stands before the command; see: resumed --help"),
         (["show", "nightly", "--json", "--task"], "not allowed"),
         (["check", "--days", "0"], "1 to 3660"),
         (["check", "--days", "soon"], "1 to 3660"),

@@ -219,7 +219,9 @@ def test_repair_brings_a_damaged_file_back_with_nothing_lost(
     assert '"resumed repair"' in said
     assert '"resumed adopt"' in said
     assert face(project.path()) == before
-    assert "put back at attempt 2 of 4" in project.run("repair", "nightly").stdout
+    repaired = project.run("repair", "nightly")
+    assert "put back at attempt 2 of 4" in repaired.stdout
+    assert repaired.stderr == ""  # no file was missing: repair itself set it aside
     assert project.path().read_bytes() == good
     [aside] = project.path().parent.glob("nightly.json.set-aside-*")
     assert (aside.read_bytes(), aside.stat().st_ino) == (bad, before[1])
@@ -239,6 +241,13 @@ def test_repair_of_a_file_that_is_as_it_should_be_changes_nothing(project: Proje
     before = face(project.path())
     assert "nothing to repair" in project.run("repair", "nightly").stdout
     assert face(project.path()) == before
+
+
+def test_repair_of_a_job_that_is_not_begun_says_so(project: Project, chat: ChatServer) -> None:
+    project.live(chat.url)
+    told = project.run("repair", "nightly", code=65)
+    assert "repair: changes nothing, for the job is not begun" in told.stdout
+    assert "there is nothing to put back" in told.stderr
 
 
 def test_repair_leaves_a_valid_file_with_more_attempts_to_adopt(

@@ -281,6 +281,24 @@ def test_a_file_that_the_ledger_never_published_is_wrong(ticked: Project) -> Non
     the_wrong(ticked, "job one", "resumed repair", "resumed adopt")
 
 
+def test_a_job_that_cannot_run_is_wrong(project: Project, chat: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_KEY", KEY)
+    project.live(chat.url, {"nightly": {"task": "Sum up", "read": ["notes.md"]}})
+    the_wrong(project, "job nightly", "notes.md", "there is no such file")
+    (project.folder / "notes.md").write_text("Nothing happened.")
+    assert wrongs(look(project)) == []
+    chat.script = [answer("")]
+    assert ran("--config", project.config, "run", "nightly").code == 69
+    project.live(chat.url, {"nightly": {"task": "Sum down", "read": ["notes.md"]}})
+    the_wrong(project, "job nightly", "resumed revise")
+
+
+def test_a_series_that_has_no_next_opening_is_wrong(project: Project) -> None:
+    entry = {**DEMO, "checkpoint": "checkpoints/{opening}.json", "read": ["notes.md"]}
+    project.write_jobs({"weekly": {**entry, "series": {"opens": "0 7 * * 1", "times": 5}}})
+    the_wrong(project, "job weekly", "notes.md", "there is no such file")
+
+
 @pytest.mark.parametrize("damage", ["bytes", "digest", "page", "foreign"])
 def test_a_damaged_ledger_is_one_finding(ticked: Project, damage: str) -> None:
     folder = ticked.folder / "checkpoints"
@@ -350,6 +368,8 @@ def test_a_second_checkpoint_for_the_same_task_is_named(
     the_wrong(project, f"b has the task of {project.path('a')}, 4 of 4 spent")
     project.live(chat.url, {"a": {"task": "Sum up"}, "b": {"task": "Other"}})
     assert wrongs(look(project)) == []
+    project.live(chat.url, {"a": {"task": "Other"}, "b": {"task": "Sum up"}})
+    the_wrong(project, "b has the task of a, 4 of 4 spent")
 
 
 def test_a_job_that_is_rehearsed_does_not_meet_itself(

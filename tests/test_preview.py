@@ -68,7 +68,7 @@ def test_each_request_is_sent_as_it_was_previewed(project: Project, options: dic
                 request["cut"],
             )
         told = previewed(project, chat, code=65)
-        told.one_line("no further request will be sent; it is done, 4 of 4 attempts")
+        told.one_line("no further request will be sent; it is done, 4 of 4 attempts", "resumed renew nightly --reason")
         write(project, chat, {"task": "Another"}, provider=options)
         previewed(project, chat, code=65).one_line("no further request will be sent")
 

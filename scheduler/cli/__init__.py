@@ -73,12 +73,18 @@ def _open_streams() -> None:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text file, as in any process
 
 
+def _misplaced(unknown: Sequence[str], command: str) -> str:
+    for word in (word.partition("=")[0] for word in unknown):
+        if word in ("--config", "--log-format"):
+            return f"{word} stands before the command; see: resumed --help"
+    return f"unrecognized arguments: {' '.join(unknown)}; see: resumed {command} --help"
+
+
 def _run(arguments: Sequence[str] | None) -> int:
     try:
         options, unknown = build_parser().parse_known_args(arguments)
         if unknown:
-            told = f"unrecognized arguments: {' '.join(unknown)}; see: resumed {options.command} --help"
-            raise UsageRefused(message=told)
+            raise UsageRefused(message=_misplaced(unknown, options.command))
         code: int = options.handler(options)
         sys.stdout.flush()
     except UsageRefused as error:

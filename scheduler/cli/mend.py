@@ -15,7 +15,6 @@ from scheduler.cli.output import exit_code, first_code, log
 from scheduler.due import Plan, model_of, plan_job
 from scheduler.errors import ResumedError, UsageRefused
 from scheduler.files import exists
-from scheduler.herald import log_event
 from scheduler.intent import UNBLOCK, foretell
 from scheduler.text import printable, storable
 
@@ -80,8 +79,7 @@ def _add_common(command: argparse.ArgumentParser, *, required: bool = False) -> 
 def repair(options: argparse.Namespace) -> int:
     """Put the ledger's document back."""
     plan = plan_of(load(options, quiet=True), options.job)
-    tell = functools.partial(log_event, log, plan.job.id)
-    return _told(options, plan, lambda: mend.repair(plan, tell, options.reason))
+    return _told(options, plan, lambda: mend.repair(plan, options.reason))
 
 
 def _told(options: argparse.Namespace, plan: Plan, act: Callable[[], str]) -> int:
