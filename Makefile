@@ -13,7 +13,7 @@ run: $(VENV)/.run
 		printf '\n%s: ' "$$job"; $(BIN)/resumed --config config/jobs.yaml show "$$job" --answer; echo; done
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

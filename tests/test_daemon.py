@@ -339,7 +339,7 @@ def test_a_slice_that_waited_for_a_free_slot_is_not_dropped(project: Project) ->
 
 def test_waking_up_makes_up_one_slice_a_job_and_goes_on(project: Project, chat: ChatServer) -> None:
     chat.script = [GOES_ON]
-    project.live(chat.url, dict.fromkeys("abc", {"schedule": "every 2s"}))
+    project.live(chat.url, {name: {"schedule": "every 2s"} for name in "abc"})
     ended = "SELECT count(*) FROM admission WHERE outcome IS NOT NULL"
     with service(project) as daemon:
         chat.wait_for(3)

@@ -600,7 +600,8 @@ def test_retry_after_is_read(values: list[str], low: float, high: float) -> None
 @pytest.mark.parametrize(
     "value",
     [
-        *("-5", "99999999", "86401", "soon", "", "1e9", "nan", "٣", "9" * 5000, date(-100), date(90_000)),
+        *("-5", "99999999", "86401", "soon", "", "1e9", "nan", "٣", "9" * 5000),
+        *(pytest.param(date(-100), id="past"), pytest.param(date(90_000), id="far")),
         *("Wed, 99 Foo 2026", "Wed, 21 Oct 99999 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:00 +9999", "1 2 3 4 5 6 7 8"),
     ],
 )
