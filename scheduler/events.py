@@ -44,7 +44,9 @@ _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"{event['attempts']} attempts are spent, and max_attempts is {event['of']}; it is exhausted for good"
     ),
     "missed": lambda event: f"{_points(event)} missed, and {event['why']}; no slice makes up for {_them(event)}",
-    "made_up": lambda event: f"{_points(event)} missed; one slice makes up for {_them(event)}",
+    "made_up": lambda event: (
+        f"{_points(event)} missed; one {'opening' if 'opening' in event else 'slice'} makes up for {_them(event)}"
+    ),
     "opened": lambda event: f"opening {event['opening']} is open, {event['number']} of {event['times']}",
     "skipped": lambda event: (
         f"{_points(event)} skipped, and not opened later: opening {event['opening']} is not answered yet"

@@ -244,6 +244,7 @@ def _cells(row: JobRow) -> tuple[str, ...]:
 def _folded(row: SeriesRow) -> tuple[str, ...]:
     newest = row.openings[-1] if row.openings else JobRow(id=row.id, state=row.state, rehearsal=row.rehearsal)
     count = f"{row.number} of {row.times} opened, {row.answered} answered"
+    count += f"; the newest {newest.review or 'unreviewed'}" if newest.answer is not None else ""
     ended = f"; EXHAUSTED: {', '.join(row.exhausted)}" if row.exhausted else ""
     reason = row.reason or newest.reason
     folded = replace(newest, id=row.id, next_point=row.next_opening, answer=None, reason=None)

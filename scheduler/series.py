@@ -160,7 +160,7 @@ def _do(tx: Connection, plan: Plan, course: Course, move: Move, now: int) -> lis
         told = []
         if span := missed_span(calendar(pattern), course.since, move.first - 1, move.point, now):
             count_up(tx, MISSED, span.count)
-            told.append({"event": "made_up", **told_span(span)})
+            told.append({"event": "made_up", "opening": opening, **told_span(span)})
         return [*told, {"event": "opened", "opening": opening, "number": number, "times": terms(pattern).times}]
     if newest is None:
         note(tx, sighting_of(plan), move.point)

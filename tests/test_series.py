@@ -138,7 +138,7 @@ def test_sixty_openings_over_a_clock_change_each_once_and_never_a_fifth_request(
             elif day == 25:
                 told = command(series, now + timedelta(hours=9), "tick")
                 told.one_line(
-                    "points from", "missed; one slice makes up", half_past_two(20).strftime("%Y-%m-%dT%H:%M:%SZ")
+                    "points from", "missed; one opening makes up", half_past_two(20).strftime("%Y-%m-%dT%H:%M:%SZ")
                 )
                 assert half_past_two(25).strftime("%Y-%m-%dT%H:%M:%SZ") in told.err
                 command(series, now + timedelta(hours=10), "tick")
@@ -161,7 +161,7 @@ def test_sixty_openings_over_a_clock_change_each_once_and_never_a_fifth_request(
             command(series, last + timedelta(days=later), "tick")
         assert asked(chat) == counts
         table = command(series, last + timedelta(days=2), "status").out
-        assert "60 of 60 opened, 60 answered" in table
+        assert "60 of 60 opened, 60 answered; the newest unreviewed" in table
         assert len(table.splitlines()) == 3
         found = json.loads(command(series, last + timedelta(days=2), "status", "--json").out)["series"][0]
     fields = "id state number times answered exhausted next_opening reason rehearsal openings"
