@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scheduler import database
+from scheduler.cli import main
 from scheduler.errors import ResumedError
-from tests.support import ChatServer, Hooks, Project, chat_server, hook_server
+from tests.support import KEY, ChatServer, Command, Hooks, Project, Said, chat_server, hook_server
 
 # Those that start many programs come last, so that a small fault shows within seconds.
 LAST = [
@@ -51,6 +53,34 @@ def project(tmp_path: Path) -> Project:
     folder = tmp_path / "project"
     folder.mkdir(0o700)
     return Project(folder)
+
+
+@pytest.fixture
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give a test the key, no settings of the caller, and put back the signal handlers that a command sets."""
+    monkeypatch.setenv("LOCAL_KEY", KEY)
+    for name in ("RESUMED_CONFIG", "MANDAPI_API_KEY", "MANDAPI_MODEL_ID"):
+        monkeypatch.delenv(name, raising=False)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def command(project: Project, surroundings: None, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run the command line in this process; check its exit code, and that no traceback and no key was shown."""
+
+    def run(*arguments: str, code: int = 0) -> Said:
+        capsys.readouterr()
+        found = main(["--config", str(project.config), *arguments])
+        said = Said(*capsys.readouterr())
+        assert found == code, f"exit {found}, not {code}: {said}"
+        assert "Traceback" not in said.err
+        assert KEY not in said.out + said.err
+        return said
+
+    return run
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests import judge
 
@@ -28,6 +28,20 @@ Reply = Mapping[str, Any] | tuple[int, Mapping[str, Any]] | tuple[int, Mapping[s
 def state_home(folder: Path) -> dict[str, str]:
     """Where the program is to remember things: never in the home of whoever runs the tests."""
     return {"XDG_STATE_HOME": os.environ.get("XDG_STATE_HOME", str(folder / "state"))}
+
+
+# What nothing that is printed, stored or sent elsewhere may show.
+KEY = "sk-canary-0123456789"
+
+
+class Said(NamedTuple):
+    """What a command printed."""
+
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
 
 
 def answer(text: str, **choice: Any) -> dict[str, Any]:

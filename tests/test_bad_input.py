@@ -28,9 +28,8 @@ import scheduler
 from scheduler.checkpoint import hold
 from scheduler.cli import main
 from scheduler.tables import SCRIPTS
-from tests.support import PROGRAM, ROOT, ChatServer, Project, answer, chat_server, state_home, tool_calls
+from tests.support import KEY, PROGRAM, ROOT, ChatServer, Project, answer, chat_server, state_home, tool_calls
 
-KEY = "sk-canary-0123456789"
 NOBODY = 65534
 DEMO = {"provider": "demo", "read": ["notes.md"]}  # two slices: it reads, then it answers
 NOWHERE = "http://127.0.0.1:9/v1"  # for jobs that never ask
@@ -84,16 +83,7 @@ def judged(told: Told) -> Told:
     return told
 
 
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give each test the key, no settings of the caller, and put back the signal handlers that a command sets."""
-    monkeypatch.setenv("LOCAL_KEY", KEY)
-    for name in ("RESUMED_CONFIG", "MANDAPI_API_KEY", "MANDAPI_MODEL_ID"):
-        monkeypatch.delenv(name, raising=False)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("surroundings")
 
 
 def command(project: Project, *arguments: object) -> Told:

@@ -16,20 +16,10 @@ from scheduler.job import Job, Provider
 from scheduler.points import last_of, next_of
 from scheduler.trigger import last_point, next_point
 from tests.support import ROOT
+from tests.test_trigger import ZONES
 
 QUARTER = timedelta(minutes=15)
 NEW_YEAR, YEAR_END = datetime(2026, 1, 1), datetime(2027, 1, 1)
-ZONES = (
-    "Europe/Berlin",
-    "America/New_York",
-    "Australia/Sydney",
-    "America/Sao_Paulo",
-    "Africa/Cairo",
-    "America/Santiago",
-    "Australia/Lord_Howe",
-    "Asia/Tehran",
-    "UTC",
-)
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 NAMES = {name: number for number, name in enumerate(WEEKDAYS)}

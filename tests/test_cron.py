@@ -16,14 +16,24 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from scheduler.cli import main
-from tests.support import ROOT, ChatServer, Project, Reply, answer, chat_server, state_home, tool_calls, wait_until
+from tests.support import (
+    KEY,
+    ROOT,
+    ChatServer,
+    Command,
+    Project,
+    Reply,
+    answer,
+    chat_server,
+    state_home,
+    tool_calls,
+    wait_until,
+)
 
-KEY = "sk-canary-0123456789"
 HOURLY = {"schedule": "every 1h"}  # the first point is at once, and no other comes while a test runs
 GOES_ON = tool_calls(("c1", "read_file", "{}"))  # progress, so that nothing delays the next point
 REFUSED = (401, {"error": {"message": "bad key"}})
@@ -31,36 +41,6 @@ OUTAGE = (503, {"error": {"message": "down"}})
 TASK, ANSWER = "Résume 中文 🎉", "Voilà : 中文 🎉"
 # What cron gives a job, less HOME: nothing but what finds the package where it is not installed.
 BARE = {"LC_ALL": "C", "PYTHONPATH": str(ROOT)}
-
-
-class Said(NamedTuple):
-    """What a command printed."""
-
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
-
-
-@pytest.fixture
-def command(project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
-    """Run the command line in this process; check its exit code, and that no traceback and no key was shown."""
-    monkeypatch.setenv("LOCAL_KEY", KEY)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def run(*arguments: str, code: int = 0) -> Said:
-        capsys.readouterr()
-        found = main(["--config", str(project.config), *arguments])
-        said = Said(*capsys.readouterr())
-        assert found == code, f"exit {found}, not {code}: {said}"
-        assert "Traceback" not in said.err
-        assert KEY not in said.out + said.err
-        return said
-
-    yield run
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def ledger(project: Project, sql: str, *values: object) -> list[tuple[Any, ...]]:

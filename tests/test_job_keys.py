@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import time_machine
 
-from scheduler.cli import main
 from scheduler.job import JobFile
 from scheduler.jobfile import parse_job_file
-from tests.support import ChatServer, Project, answer, chat_server, tool_calls
+from tests.support import ChatServer, Command, Project, answer, chat_server, tool_calls
 
 GOES_ON = tool_calls(("c1", "read_file", "{}"))
 TOO_LONG = "as long as the time between two points"
@@ -90,35 +87,6 @@ def test_each_key_arrives_with_its_unit_and_zone() -> None:
 
 
 # ---- commands
-
-
-class Said(NamedTuple):
-    """What a command printed."""
-
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
-
-
-@pytest.fixture
-def command(project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
-    """Run the command line in this process, and check its exit code."""
-    monkeypatch.setenv("LOCAL_KEY", "sk-canary-0123456789")
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def run(*arguments: str, code: int = 0) -> Said:
-        capsys.readouterr()
-        found = main(["--config", str(project.config), *arguments])
-        said = Said(*capsys.readouterr())
-        assert found == code, f"exit {found}, not {code}: {said}"
-        assert "Traceback" not in said.err
-        return said
-
-    yield run
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def row(command: Command, name: str = "nightly") -> dict[str, Any]:

@@ -18,9 +18,8 @@ from scheduler.events import event_level, event_line
 from scheduler.herald import Herald
 from scheduler.job import JobFile
 from scheduler.logs import Form, log_line
-from tests.support import Project, answer, chat_server, tool_calls
+from tests.support import KEY, Project, answer, chat_server, tool_calls
 
-KEY = "sk-canary-0123456789"
 NASTY = "a\x1b[31m\x00\x07\n\r\u2028\u202e\x9b\ud800\ufeff\x7f\tb"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 STABLE = ["time", "level", "event", "job", "message"]

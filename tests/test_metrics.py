@@ -11,7 +11,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,14 +34,7 @@ PULSE = Pulse(version="1", digest="d", loaded_at=5, max_parallel=8, tried="d", f
 DEMO = {"task": "Greet", "provider": "demo"}
 
 
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give each test the key, and put back the signal handlers that a command sets."""
-    monkeypatch.setenv("LOCAL_KEY", KEY)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("surroundings")
 
 
 def textfile(project: Project) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,7 @@ WHY = ("--reason", os.fsdecode(b"caf\xe9"))
 DEMO = {"provider": "demo", "task": "How long does shipping take?", "schedule": "every 1s"}
 
 
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give each test the key, and put back the signal handlers that a command sets."""
-    monkeypatch.setenv("LOCAL_KEY", KEY)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("surroundings")
 
 
 @pytest.fixture

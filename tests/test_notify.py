@@ -22,9 +22,8 @@ from scheduler.job import Channel, KeySource
 from scheduler.jobfile import read_job_file
 from scheduler.notices import Notice, Told, notice_json, notice_line
 from scheduler.notify import Message, Outbox, channel_name, send, shown_name
-from tests.support import Hooks, Project, wait_until
+from tests.support import KEY, Hooks, Project, wait_until
 
-KEY = "sk-canary-0123456789"
 TOKEN = "hook-canary-0123456789"
 MESSAGE = Message("blocked", "job nightly: blocked: no key", {"event": "blocked", "job": "nightly", "reason": "no key"})
 GUARDED = Guarded(environ={"PATH": os.environ["PATH"]}, secrets=())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.killed_at import forked
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls
-from tests.test_bad_input import KEY, Told, command, listing
+from tests.test_bad_input import Told, command, listing
 
 NEVER = {"schedule": "0 9 1 1 *"}
 READ = {**NEVER, "read": ["notes"]}
@@ -22,14 +21,7 @@ READS = [
 SMALL = {"context_tokens": 3000, "max_tokens": 50, "extra_body": {"top_p": 0.9}}
 
 
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give each test the key, and put back the signal handlers that a command sets."""
-    monkeypatch.setenv("LOCAL_KEY", KEY)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("surroundings")
 
 
 def write(project: Project, chat: ChatServer, job: dict[str, Any] | None = None, **top: Any) -> None:

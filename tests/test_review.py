@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import sys
 import termios
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -25,21 +24,14 @@ from scheduler.ledger import NAME
 from scheduler.state import Outcome, State, admit, new_state, settle
 from tests.killed_at import forked
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls, wait_until
-from tests.test_bad_input import KEY, Told, command, listing
+from tests.test_bad_input import Told, command, listing
 
 NOW = "2026-03-02T09:00:00Z"
 BY_ANN = {"who": "ann", "when": NOW}
 LONG = {"schedule": "0 9 1 1 *"}  # no point while a test runs
 
 
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give each test the key, and put back the signal handlers that a command sets."""
-    monkeypatch.setenv("LOCAL_KEY", KEY)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("surroundings")
 
 
 def answered(*before: Outcome, text: str = "fin") -> State:

@@ -31,9 +31,8 @@ from scheduler.notifier import matter_of
 from scheduler.owed import Result
 from scheduler.tick import tick
 from scheduler.told import DAY, HOUR, LOG, Memory
-from tests.support import Hooks, Project, answer, chat_server, tool_calls, wait_until
+from tests.support import KEY, Hooks, Project, answer, chat_server, tool_calls, wait_until
 
-KEY = "sk-canary-0123456789"
 TOKEN = "hook-canary-0123456789"
 NOWHERE = "http://127.0.0.1:9/v1"
 OUTAGE = (500, {"error": {"message": "out of order"}})
