@@ -38,7 +38,7 @@ BUCKETS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 _HEAD: Final = b"# HELP resumed_"
 STATES: Final = ("ready", "running", "done", "exhausted", "blocked", "disabled")
 
-Tell = Callable[[str], object]
+Report = Callable[[str], object]
 
 
 @dataclass(kw_only=True)
@@ -70,7 +70,7 @@ class Numbers:
 class MetricsFile:
     """The daemon's writer: at most each second while slices end, and each 30 s; `tell` gets each time what failed."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Report) -> None:
         self._tell = tell
         self._at = float("-inf")
         self._fresh = False
@@ -93,7 +93,7 @@ class MetricsFile:
         self._tell(_written(job_file))
 
 
-def after_tick(job_file: JobFile, tell: Tell, *, ticked: bool) -> None:
+def after_tick(job_file: JobFile, tell: Report, *, ticked: bool) -> None:
     """Write the file after the slices of a short process, `tick` itself noted in a ledger; tell what failed."""
     if job_file.metrics is not None:
         tell(_written(job_file, ticked=ticked))
