@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint schema cron proof real clean
+.PHONY: run test lint schema cron torture real clean
 
 run: $(VENV)/.run
 	@chmod 700 checkpoints
@@ -28,10 +28,10 @@ schema: $(VENV)/.run
 cron: $(VENV)/.run
 	$(BIN)/python -m tests.cron_proof
 
-# Two hundred edits of jobs.yaml under a running daemon, and fifty kills of a daemon that runs twenty jobs.
-proof: $(VENV)/.test
-	RESUMED_EDITS=200 RESUMED_KILLS=50 RESUMED_JOBS=20 \
-		$(BIN)/python -m pytest --timeout 900 tests/test_edits.py tests/test_restarts.py
+# The harnesses of faults at their proper size, up to 45 minutes; FULL=1 runs every case, and takes hours.
+torture: $(VENV)/.test
+	RESUMED_TIER=$(if $(FULL),full,torture) \
+		$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --timeout $(if $(FULL),14400,2400) tests/faults
 
 # Three jobs and a real model on this machine; installs a llama.cpp server and a small model from the package index.
 real: $(VENV)/.run

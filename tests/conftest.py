@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scheduler import database
 from scheduler.cli import main
 from scheduler.errors import ResumedError
+from tests.faults.cases import STRICT, TIER, Begin, Cases, summed
 from tests.support import KEY, ChatServer, Command, Hooks, Project, Said, chat_server, hook_server
 
 # Those that start many programs come last, so that a small fault shows within seconds.
@@ -37,6 +39,48 @@ LAST = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the fast files first."""
     items.sort(key=lambda item: LAST.index(name) if (name := item.path.stem.removeprefix("test_")) in LAST else -1)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print a line on each harness of faults, and its controls."""
+    harnesses = _counted(terminalreporter)
+    if harnesses:
+        terminalreporter.section(f"faults, as many as for {TIER}")
+        for name in sorted(harnesses):
+            terminalreporter.line(str(harnesses[name]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that must be whole where a test was skipped, or where a harness has no control."""
+    reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not STRICT or reporter is None:
+        return
+    left_out = [f"skipped: {report.nodeid}" for report in reporter.stats.get("skipped", [])]
+    bare = [f"without a control: {name}" for name, cases in _counted(reporter).items() if not cases.controls]
+    for line in left_out + bare:
+        reporter.line(line, red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _counted(reporter: Any) -> dict[str, Cases]:
+    reports = [report for found in reporter.stats.values() for report in found]
+    ends = [report for report in reports if getattr(report, "when", None) == "teardown"]
+    return summed([value for report in ends for name, value in report.user_properties if name == "cases"])
+
+
+@pytest.fixture
+def harness(record_property: Callable[[str, object], None]) -> Iterator[Begin]:
+    """Begin to count: `with harness("what is tried", least) as case: ... case("kind")`."""
+    begun: list[Cases] = []
+
+    def begin(name: str, least: int = 0) -> Cases:
+        begun.append(Cases(name, least))
+        return begun[-1]
+
+    yield begin
+    for cases in begun:
+        record_property("cases", cases.told())
 
 
 @pytest.fixture(scope="session", autouse=True)

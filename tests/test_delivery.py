@@ -19,7 +19,7 @@ from scheduler.decision import answer_digest
 from scheduler.delivery import carry_out
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME
-from tests.killed_at import DELIVERY, forked
+from tests.faults.killed_at import DELIVERY, forked
 from tests.support import ChatServer, Project, answer, chat_server, wait_until
 from tests.test_bad_input import KEY, Told, command
 from tests.test_daemon import service

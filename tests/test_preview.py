@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.killed_at import forked
+from tests.faults.killed_at import forked
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls
 from tests.test_bad_input import Told, command, listing
 

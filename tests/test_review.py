@@ -22,7 +22,7 @@ from scheduler.due import plan_job
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME
 from scheduler.state import Outcome, State, admit, new_state, settle
-from tests.killed_at import forked
+from tests.faults.killed_at import forked
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls, wait_until
 from tests.test_bad_input import Told, command, listing
 

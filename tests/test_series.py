@@ -20,7 +20,7 @@ import time_machine
 from scheduler.job import Job, Provider, Series
 from scheduler.openings import Course, Opening, opening_job, opening_name
 from scheduler.series import next_move
-from tests.killed_at import forked
+from tests.faults.killed_at import forked
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls
 from tests.test_bad_input import KEY, Told, ran
 from tests.test_daemon import service

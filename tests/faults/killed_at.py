@@ -1,7 +1,7 @@
 """The program in forked processes: each killed by SIGKILL at one step of a slice, or all started at once.
 
 Everything is imported once, so that a process costs little; nothing of the package is opened before the fork.
-Run as `python -m tests.killed_at`: reads a `Plan` as JSON on stdin, prints `[exit code, stderr]` of each process.
+Run as `python -m tests.faults.killed_at`: reads a plan as JSON on stdin, prints `[exit code, stderr]` of each process.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def forked(
         "at": at and at.isoformat(),
     }
     driver = subprocess.run(
-        [sys.executable, "-m", "tests.killed_at"],
+        [sys.executable, "-m", "tests.faults.killed_at"],
         input=json.dumps(plan),
         capture_output=True,
         text=True,

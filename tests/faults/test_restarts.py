@@ -1,22 +1,19 @@
-"""A daemon that is killed and started again, over and over, while it runs many jobs.
-
-`RESUMED_KILLS` and `RESUMED_JOBS` set how often, and how many jobs.
-"""
+"""A daemon that is killed and started again, over and over, while it runs many jobs."""
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import time
 from collections import Counter
 from datetime import datetime
 
+from tests.faults.cases import sized
 from tests.support import Project, answer, chat_server
 from tests.test_daemon import GOES_ON, ledger, service
 
-KILLS = int(os.environ.get("RESUMED_KILLS", "10"))
-JOBS = int(os.environ.get("RESUMED_JOBS", "8"))
+KILLS = sized(10, 50, 50)
+JOBS = sized(8, 20, 20)
 SLOWEST = max(4, round(KILLS * 0.4))  # seconds between two points, so that four of them last as long as the kills
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 

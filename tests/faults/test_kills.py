@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.killed_at import COUNTED, RECOVERY, SAVED, SENT, STEPS, UNCOUNTED, Ended, forked
+from tests.faults.killed_at import COUNTED, RECOVERY, SAVED, SENT, STEPS, UNCOUNTED, Ended, forked
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls, wait_until
 
 # ---- killed while the request is out, six times

@@ -20,7 +20,7 @@ from scheduler.errors import PointTaken
 from scheduler.jobfile import read_job_file
 from scheduler.owed import Turn, select
 from scheduler.tick import take_turn
-from tests.killed_at import forked
+from tests.faults.killed_at import forked
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls, wait_until
 
 CALLS = [tool_calls((f"c{number}", "read_file", "{}")) for number in (1, 2, 3)]

@@ -1,7 +1,4 @@
-"""Edits of jobs.yaml under a running daemon, in every way that files are saved: each final content comes into force.
-
-`RESUMED_EDITS` sets how many edits are made, `RESUMED_BURST` how many at most before the daemon must have caught up.
-"""
+"""Edits of jobs.yaml under a running daemon, in every way that files are saved: each final content comes into force."""
 
 from __future__ import annotations
 
@@ -17,11 +14,12 @@ from pathlib import Path
 
 from scheduler.ledger import ledger_rows
 from scheduler.roster import read_daemon
+from tests.faults.cases import sized
 from tests.support import ChatServer, Project, wait_until
 from tests.test_daemon import by_rename, by_swapping_a_link, in_place, ledger, outcomes, service
 
-EDITS = int(os.environ.get("RESUMED_EDITS", "40"))
-BURST = int(os.environ.get("RESUMED_BURST", "8"))
+EDITS = sized(40, 200, 200)
+BURST = 8  # edits at most before the daemon must have caught up
 WITHIN = 3.0  # seconds
 KEPT = 6  # jobs that stay in the file
 
