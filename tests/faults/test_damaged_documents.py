@@ -24,10 +24,9 @@ from tests.faults.damages import MODEL, SCRIPTS, Sample, damages, face, make_sam
 from tests.support import Project, chat_server, tool_calls
 
 HARNESS = "damaged documents"
-STEP = sized(29, 1, 1)  # of the bits and cuts; odd, so that each place in a byte is met
-STEP_OF_LONG = sized(301, 1, 1)
-BY_CHANCE = sized(250, 18_000, 65_000)
-SHARE = sized(400, 33_334, 83_334)  # of each of the six checkpoints
+# Which of the bits and cuts (all, or every so manieth), how many by chance, and the share of the minimum.
+SIZES = dict.fromkeys(SCRIPTS, (sized(29, 1, 1), sized(250, 21_000, 76_000), sized(400, 25_000, 80_000)))
+SIZES["long"] = (sized(301, 1, 1), sized(250, 4_000, 29_000), sized(400, 75_000, 100_000))
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +87,9 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(name: str, samples: dict[st
     assert known == {hashlib.sha256(body).hexdigest() for body in sample.versions}
     foreign = [body for other in samples.values() if other is not sample for body in other.versions]
     ledger = rows(sample.path)
-    step = STEP_OF_LONG if name == "long" else STEP
-    with harness(HARNESS, least=SHARE) as case:
-        for number, (kind, bad) in enumerate(damages(sample, foreign, step, BY_CHANCE, seed=1)):
+    step, by_chance, least = SIZES[name]
+    with harness(HARNESS, least) as case:
+        for number, (kind, bad) in enumerate(damages(sample, foreign, step, by_chance, seed=1)):
             found = fault(sample, bad, WAYS[number % len(WAYS)])
             assert not found, f"{name}, damage {number} ({kind}): {found}: {bad[:2000]!r}"
             case(kind)
@@ -142,7 +141,7 @@ def reset(path: Path, body: bytes | None, record: Record | None) -> bool:
     raise CheckpointUnknown(path=path, detail="unknown")
 
 
-@pytest.mark.parametrize(("broken", "step"), [(by_meaning, 1), (reset, STEP)])
+@pytest.mark.parametrize(("broken", "step"), [(by_meaning, 1), (reset, 29)])
 def test_a_laxer_load_is_caught(
     broken: Any, step: int, samples: dict[str, Sample], harness: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
