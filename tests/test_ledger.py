@@ -400,7 +400,8 @@ def misspelt(path: Path) -> None:
     """A ledger with a table whose name is no text, which SQLite repeats in its complaint."""
     with opened(path.parent) as ledger:
         spend(ledger, 1)
-    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE document", b"CREATE TABLE \xac\xac\xac (((("))
+    body = path.read_bytes().replace(b"tabledocumentdocument", b"table\xacocumentdocument")
+    path.write_bytes(body.replace(b"CREATE TABLE document", b"CREATE TABLE documen("))
 
 
 SPOILT: dict[Callable[[Path], object], type[ResumedError]] = {
