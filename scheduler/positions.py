@@ -6,6 +6,7 @@ value stands, and that `no` or `12:30` is not text. Sources: YAML 1.1 chapter 10
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gc
 import re
@@ -135,8 +136,9 @@ def without_collecting() -> Iterator[None]:
 def _decode(body: bytes) -> str:
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise Unreadable(Fault(Place(1, 1), "not UTF-8 but UTF-16", "save the file as UTF-8"))
+    body = body.removeprefix(codecs.BOM_UTF8)  # before decoding, which counts from behind it
     try:
-        text = body.decode("utf-8-sig")
+        text = body.decode()
     except UnicodeDecodeError as error:
         place = _place_at(body[: error.start].decode("utf-8", "replace"))
         message = f"not UTF-8: byte 0x{body[error.start]:02X} at line {place.line}"

@@ -188,6 +188,7 @@ WHOLE = [
     ("jobs: {a: {task: x}}".encode("utf-16-le"), 1, 2, "control character 0x00"),
     (b"jobs:\n  a:\n    task: caf\xe9\n", 3, 14, "not UTF-8: byte 0xE9 at line 3"),
     (b"\x82", 1, 1, "not UTF-8: byte 0x82 at line 1"),
+    (b"\xef\xbb\xbfjobs: \xe9", 1, 7, "not UTF-8: byte 0xE9 at line 1"),
     (b"jobs: {}\nlive: [", 2, 8, "a bracket is not closed"),
     (b"live: false\rjobs: \xe9\r", 2, 7, "not UTF-8: byte 0xE9 at line 2"),
     ("live: false\x85jobs: \x1f".encode(), 2, 7, "control character 0x1F"),
