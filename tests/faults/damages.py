@@ -17,7 +17,7 @@ from typing import Any
 from scheduler import resume_once
 from scheduler.checkpoint import hold
 from scheduler.decision import approve
-from scheduler.state import utc
+from scheduler.state import new_state, utc
 from tests.support import answer, tool_calls
 
 MODEL = "m1"
@@ -53,11 +53,14 @@ class Sample:
 
 
 CALL = tool_calls(("c1", "read_reference", '{"größe": "\x7f\u2028é", "esc": "\x1b[0m"}'))
+RENEW: dict[str, Any] = {}  # in place of a reply: a person opens the next allowance
+APPROVE: dict[str, Any] = {"approved": True}  # and approves the answer
 SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "first": [answer("")],
     "tool call": [CALL],
     "answer": [CALL, answer("Drei bis fünf Tage \x1b[1m✓\x1b[0m")],
-    "reviewed": [CALL, answer("Drei bis fünf Tage")],
+    "reviewed": [CALL, answer("Drei bis fünf Tage"), APPROVE],
+    "renewed": [answer(""), CALL, RENEW, answer("")],
     "exhausted": [answer("")] * 4,
     "long": [CALL, answer(LONG, finish_reason="length"), answer("fin")],
 }
@@ -68,21 +71,27 @@ def make_sample(folder: Path, name: str) -> Sample:
     task, path = f'Größe "{name}" \x1b[1m?', folder / f"{name}.d" / "job.json"
     published: list[bytes] = []
     for reply in SCRIPTS[name]:
+        if reply in (RENEW, APPROVE):
+            decide(path, renew=reply is RENEW)
+        else:
 
-        def ask(_: Mapping[str, Any], reply: dict[str, Any] = reply) -> dict[str, Any]:
-            published.append(path.read_bytes())  # with this attempt in flight
-            [choice] = reply["choices"]
-            return {**choice, "usage": reply["usage"], "id": reply["id"]}
+            def ask(_: Mapping[str, Any], reply: dict[str, Any] = reply) -> dict[str, Any]:
+                published.append(path.read_bytes())  # with this attempt in flight
+                [choice] = reply["choices"]
+                return {**choice, "usage": reply["usage"], "id": reply["id"]}
 
-        resume_once(task, path, ask, MODEL)
-        published.append(path.read_bytes())
-    if name == "reviewed":
-        with hold(path) as held:
-            state = held.load(lambda _: None)
-            assert state is not None
-            held.replace(approve(state, note="gut", who="ann", when=utc(time.time())), time.time())
+            resume_once(task, path, ask, MODEL)
         published.append(path.read_bytes())
     return Sample(task, path, tuple(published))
+
+
+def decide(path: Path, *, renew: bool) -> None:
+    """Open the next allowance, or approve the answer."""
+    with hold(path) as held:
+        state = held.load(lambda _: None)
+        assert state is not None
+        begun, now = new_state(state["task"], state["model"]), time.time()
+        held.replace(begun if renew else approve(state, note="gut", who="ann", when=utc(now)), now, renew=renew)
 
 
 def put(path: Path, body: bytes) -> tuple[bytes, int, int, int]:
