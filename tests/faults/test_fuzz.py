@@ -31,6 +31,7 @@ from scheduler.jobfile import parse_job_file
 from scheduler.keys import one_line, without
 from scheduler.mend import read_document
 from scheduler.points import moment_of, next_of
+from scheduler.positions import LOADER
 from scheduler.reply import judge_response
 from scheduler.state import OUTCOMES, admit, new_state
 from scheduler.tools import Tool
@@ -257,7 +258,7 @@ def test_nothing_that_atheris_finds_breaks_a_reader(tmp_path: Path, harness: Beg
 
 def plain_yaml(body: bytes) -> str:
     with contextlib.suppress(yaml.YAMLError):
-        yaml.safe_load(body)
+        yaml.load(body, LOADER)
     return ""
 
 
@@ -278,7 +279,7 @@ def greedy(wire: Wire) -> str:
 
 
 CONTROLS: dict[str, tuple[Callable[[Any], str], str, str]] = {
-    "yaml.safe_load with YAMLError caught": (plain_yaml, "jobs.yaml", "Error"),
+    "PyYAML's safe loader with YAMLError caught": (plain_yaml, "jobs.yaml", "Error"),
     "json.loads with JSONDecodeError caught": (plain_json, "documents", "Error"),
     "a reader that does not end": (endless, "replies", "more than 0.02 s"),
     "a reader that takes 512 MB": (greedy, "replies", "MemoryError"),
@@ -289,6 +290,6 @@ CONTROLS: dict[str, tuple[Callable[[Any], str], str, str]] = {
 def test_a_careless_reader_is_caught(broken: str, harness: Begin) -> None:
     read, kind, wrong = CONTROLS[broken]
     with harness(HARNESS) as case, roomy():
-        inputs = itertools.islice(KINDS[kind][1](random.Random(3)), 150 if wrong == "Error" else 20)
+        inputs = itertools.islice(KINDS[kind][1](random.Random(3)), 500 if wrong == "Error" else 20)
         found = [fault(read, given, 0.02 if read is endless else SECONDS)[1] for given in inputs]
         case.control(broken, sum(wrong in text for text in found))
