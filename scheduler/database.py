@@ -267,6 +267,8 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _refusal(path, error) from error
+    except UnicodeDecodeError as error:  # SQLite complains of a damaged schema with the very bytes that are damaged
+        raise LedgerDamaged(path=path, detail="it holds bytes that are no text") from error
     except OSError as error:
         raise os_refusal(path, error) from error
 

@@ -139,17 +139,16 @@ def read_document(body: bytes) -> State:
     if set(found) != SIX_FIELDS:
         return check(found)
     state = new_state(found["task"], found["model"])
-    turns, attempts, answer = found["conversation"], found["attempts"], found["answer"]
-    if not isinstance(turns, list) or not isinstance(attempts, int) or not 0 <= attempts <= MAX_STEPS:
+    turns, attempts = found["conversation"], found["attempts"]
+    if not isinstance(turns, list) or type(attempts) is not int or not 0 <= attempts <= MAX_STEPS:
         raise InvalidDocument("conversation or attempts are not what they should be")
     opening = {"role": "user", "content": found["task"]}
     turns = turns[1:] if turns[:1] == [opening] else turns
     state["conversation"] = [_usual(message) for message in turns]
     state = raise_attempts(state, attempts, utc(time.time()))
-    if found["status"] == "done" and isinstance(answer, str) and attempts:
-        state["status"], state["answer"] = "done", answer
-    elif found["status"] == "done":
-        raise InvalidDocument("it is done, and holds no answer or no attempt")
+    state["status"], state["answer"] = found["status"], found["answer"]
+    if state["status"] == "done" and not attempts:
+        raise InvalidDocument("it is done, and holds no attempt")
     return check(state)
 
 

@@ -6,6 +6,7 @@ value stands, and that `no` or `12:30` is not text. Sources: YAML 1.1 chapter 10
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gc
 import re
@@ -36,6 +37,7 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{1,18}")
 _YAML_1_2_NUMBER = re.compile(r"0o[0-7]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _YAML_1_1: Final[dict[str, list[tuple[str, re.Pattern[str]]]]] = yaml.SafeLoader.yaml_implicit_resolvers
+_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what ends a line in YAML 1.1
 _COMMENT = re.compile(r"[ \t]+(?=#)")
 
 
@@ -134,8 +136,9 @@ def without_collecting() -> Iterator[None]:
 def _decode(body: bytes) -> str:
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise Unreadable(Fault(Place(1, 1), "not UTF-8 but UTF-16", "save the file as UTF-8"))
+    body = body.removeprefix(codecs.BOM_UTF8)  # before decoding, which counts from behind it
     try:
-        text = body.decode("utf-8-sig")
+        text = body.decode()
     except UnicodeDecodeError as error:
         place = _place_at(body[: error.start].decode("utf-8", "replace"))
         message = f"not UTF-8: byte 0x{body[error.start]:02X} at line {place.line}"
@@ -147,7 +150,8 @@ def _decode(body: bytes) -> str:
 
 
 def _place_at(before: str) -> Place:
-    return Place(before.count("\n") + 1, len(before) - before.rfind("\n"))
+    lines = _BREAK.split(before)
+    return Place(len(lines), len(lines[-1]) + 1)
 
 
 def _place(mark: Any) -> Place:
@@ -272,8 +276,9 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Fault:
     said = f"{error.context} {error.problem}"
     if mark is None:
         return Fault(Place(1, 1), f"not YAML: {error.problem}")
-    here = _place(mark)
-    line = re.split("\r\n|[\r\n\x85\u2028\u2029]", text)[mark.line : mark.line + 1] or [""]
+    end = _place_at(text)
+    here = min(_place(mark), end, key=lambda place: place.line)  # libyaml puts a missing line end behind the last line
+    line = _BREAK.split(text)[mark.line : mark.line + 1] or [""]
     if "\t" in re.match(r"\s*", line[0]).group():  # type: ignore[union-attr]  # this pattern matches any line
         return Fault(here, "a tab indents this line", "use spaces")
     if "scanning an alias" in said or "scanning an anchor" in said:

@@ -340,6 +340,38 @@ def test_adopt_refuses_what_is_no_document(project: Project, chat: ChatServer, t
     assert face(project.path()) == before
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"status": "pending"},
+        {"status": "exhausted", "attempts": 0},
+        {"status": "exhausted", "answer": "fin"},
+        {"status": "done"},
+        {"status": "done", "answer": "fin", "attempts": 0},
+        {"answer": "fin"},
+        {"attempts": True},
+    ],
+    ids=str,
+)
+def test_adopt_refuses_six_fields_that_contradict_each_other(project: Project, odd: dict[str, Any]) -> None:
+    six = {"task": TASK, "model": "m1", "conversation": [], "attempts": 2, "status": "ready", "answer": None}
+    project.live("http://127.0.0.1:9/v1")
+    project.path().parent.mkdir(mode=0o700)
+    project.path().write_text(json.dumps(six | odd))
+    before = face(project.path())
+    assert "is not a valid document" in project.run("adopt", "nightly", code=65).stderr
+    assert face(project.path()) == before
+
+
+def test_adopt_keeps_the_six_fields_exhausted(project: Project) -> None:
+    six = {"task": TASK, "model": "m1", "conversation": [], "attempts": 2, "status": "exhausted", "answer": None}
+    project.live("http://127.0.0.1:9/v1")
+    project.path().parent.mkdir(mode=0o700)
+    project.path().write_text(json.dumps(six))
+    assert "adopted at attempt 2 of 4, exhausted" in project.run("adopt", "nightly").stdout
+    assert told(project)[0].final
+
+
 def test_adopt_all_after_the_ledger_was_set_aside_keeps_every_attempt(project: Project, chat: ChatServer) -> None:
     chat.script = [*CALLS]
     jobs = {"one": {}, "two": {}, "new": {}}

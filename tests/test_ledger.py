@@ -396,11 +396,20 @@ def stirred(path: Path) -> None:
     path.write_bytes(body[:4096] + b"\x99" * (len(body) - 4096))
 
 
+def misspelt(path: Path) -> None:
+    """A ledger with a table whose name is no text, which SQLite repeats in its complaint."""
+    with opened(path.parent) as ledger:
+        spend(ledger, 1)
+    body = path.read_bytes().replace(b"tabledocumentdocument", b"table\xacocumentdocument")
+    path.write_bytes(body.replace(b"CREATE TABLE document", b"CREATE TABLE documen("))
+
+
 SPOILT: dict[Callable[[Path], object], type[ResumedError]] = {
     foreign: LedgerForeign,
     unknown_version: LedgerForeign,
     cut: LedgerDamaged,
     stirred: LedgerDamaged,
+    misspelt: LedgerDamaged,
     lambda path: path.write_bytes(b"no database, but text of some length\n" * 40): LedgerDamaged,
     lambda path: path.write_bytes(b"short"): LedgerDamaged,
     lambda path: path.mkdir(): NotAFile,
