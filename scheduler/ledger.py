@@ -275,10 +275,15 @@ def _expected(tx: Connection, path: Path, key: str, seen: Version | None) -> Rec
     return record
 
 
+def know(tx: Connection, key: str, allowance: int, body: bytes) -> None:
+    """Enter bytes as a version of a checkpoint: a file that holds them is behind, and is put right."""
+    tx.execute("INSERT OR IGNORE INTO version VALUES (?, ?, ?)", (key, allowance, digest(body)))
+
+
 def _store(tx: Connection, key: str, allowance: int, body: bytes) -> Version:
     version = Version(allowance, digest(body))
     tx.execute("REPLACE INTO document VALUES (?, ?, ?, ?)", (key, allowance, body, version.digest))
-    tx.execute("INSERT OR IGNORE INTO version VALUES (?, ?, ?)", (key, allowance, version.digest))
+    know(tx, key, allowance, body)
     status = "SELECT json_extract(CAST(body AS TEXT), '$.status') FROM document WHERE checkpoint = opening.checkpoint"
     tx.execute(f"UPDATE opening SET status = ({status}) WHERE checkpoint = ?", (key,))  # noqa: S608  # our own text
     return version

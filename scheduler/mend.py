@@ -17,8 +17,8 @@ from scheduler.database import Connection
 from scheduler.document import MAX_BYTES, InvalidDocument, check, digest, parse, read_object
 from scheduler.due import Plan
 from scheduler.errors import CheckpointUnknown, MaintenanceRefused, NotAFile
-from scheduler.files import exists, read_regular, translated, user_name
-from scheduler.ledger import NAME, Archive
+from scheduler.files import exists, read_regular, sync_folder, translated, user_name
+from scheduler.ledger import NAME, Archive, know
 from scheduler.openings import enter_again, find_files, plan_opening
 from scheduler.owed import open_folder
 from scheduler.reader import is_behind
@@ -92,6 +92,7 @@ def _set_aside(path: Path) -> Path:
         aside = aside.with_name(f"{aside.name}.{number}")
     with translated(path):
         path.rename(aside)
+        sync_folder(path.parent)  # else a power loss could bring back a file that the ledger does not know
     return aside
 
 
@@ -115,7 +116,13 @@ def adopt(plan: Plan, reason: str = "") -> str:
             state["review"] = None  # this ledger does not know whether that answer was delivered
             done = f"adopted at attempt {state['attempts']} of {plan.job.max_attempts}, {state['status']}"
             act, archive = _act("adopt", done, reason), Archive("another file was adopted", who())
-            held.replace(state, now, archive=archive, also=lambda tx: enter_act(tx, plan.path.name, act))
+
+            def also(tx: Connection) -> None:
+                # A power loss may bring this file back: its new face has no name that is safe yet.
+                know(tx, plan.path.name, record.version.allowance if record else 1, body)
+                enter_act(tx, plan.path.name, act)
+
+            held.replace(state, now, archive=archive, also=also)
         except InvalidDocument as error:
             raise MaintenanceRefused(message=f"{plan.path} is not a valid document: {error}") from error
     return done

@@ -287,6 +287,20 @@ def test_adopt_takes_a_foreign_document_with_the_higher_count(
     assert [entry["number"] for entry in document["history"]] == [1, 2, 3, 4]
 
 
+def test_a_file_that_was_adopted_is_put_right_where_a_power_loss_brings_it_back(
+    project: Project, chat: ChatServer, tmp_path: Path
+) -> None:
+    chat.script = CALLS
+    project.live(chat.url, after_failure=[])
+    slices(project, 1)
+    adopted = json.dumps(json.loads(foreign(tmp_path, 2)), indent=1).encode()
+    project.path().write_bytes(adopted)
+    assert "adopted at attempt 2 of 4" in project.run("adopt", "nightly").stdout
+    project.path().write_bytes(adopted)
+    assert told(project)[1][0] == "put_back"
+    assert project.document()["attempts"] == 3
+
+
 def test_adopt_keeps_a_foreign_answer_and_sends_nothing(project: Project, chat: ChatServer, tmp_path: Path) -> None:
     project.live(chat.url)
     project.path().parent.mkdir(mode=0o700)
