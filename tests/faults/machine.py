@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import time_machine
 
-from scheduler import checkpoint, database, files
+from scheduler import checkpoint, database, files, gateway
 from scheduler.job import Job, JobFile, Provider, Series
 from scheduler.ledger import NAME, ledger_of
 from scheduler.owner import this_process
@@ -31,6 +32,7 @@ from tests.support import tool_calls
 SHM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 JOB, SERIES, HOUR, TIMES = "nightly", "weekly", 3600, 3
 LOCAL = Provider(name="local", base_url="http://127.0.0.1:9/v1", model="m1")
+START = 1_772_323_200  # 2026-03-01
 TIME = "2026-01-01T00:00:00Z"
 PROGRESS = ("answer", "tool")
 REPLIES = ("tool", "tool", "answer", "answer", "blank", "error", "timeout")
@@ -127,6 +129,10 @@ class World:
         self._rows: sqlite3.Connection | None = None
         self._version, self._real, self._kept = -1, dict[str, Real](), ""
         Far.world = self
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(gateway, "Exchange", Far)
+        self._travel = time_machine.travel(START, tick=False)
+        self.clock = self._travel.start()
 
     def close(self) -> None:
         if self._rows:
@@ -134,6 +140,8 @@ class World:
         ledger_of(self.folder)._database.close()
         ledger_of.cache_clear()
         shutil.rmtree(self.folder)
+        self._travel.stop()
+        self._patch.undo()
 
     # ---- what jobs.yaml says
 

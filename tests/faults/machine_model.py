@@ -1,6 +1,4 @@
-"""What is promised of a checkpoint, a schedule and a series, small enough to be read at once. Pure; no code of ours."""
-
-from __future__ import annotations
+"""What is promised of a checkpoint and a schedule, small enough to be read at once. Pure; no code of ours."""
 
 from dataclasses import dataclass, field
 
@@ -41,8 +39,8 @@ class Sheet:
 
     def stops(self, wish: Wish, *, moved: bool) -> str:
         """Say why no request may go; nothing where one may."""
-        if no := "disabled" if not wish.enabled else "moved" if moved else "unknown" if self.unknown else "":
-            return no
+        if not wish.enabled or moved or self.unknown:
+            return "disabled" if not wish.enabled else "moved" if moved else "unknown"
         self.take(wish)
         return self.status if self.status != "ready" else "edited" if self.edited(wish) else ""
 
@@ -61,7 +59,7 @@ class Sheet:
         if renew:
             self.allowance, self.attempts, self.points = self.allowance + 1, 0, set()
 
-    def adopt(self, file: Sheet, wish: Wish) -> None:
+    def adopt(self, file: "Sheet", wish: Wish) -> None:
         self.archived += self.allowance > 0
         self.wish, self.status, self.answer, self.unknown = file.wish, file.status, file.answer, False
         self.allowance, self.attempts = max(self.allowance, 1), max(self.attempts, file.attempts)
