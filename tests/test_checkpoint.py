@@ -305,6 +305,21 @@ def test_without_space_for_the_reply_nothing_is_sent_or_counted(path: Path) -> N
     assert load_state(path, TASK, MODEL)["attempts"] == 1
 
 
+def test_the_room_for_a_reply_is_held_while_it_is_waited_for(path: Path) -> None:
+    held = []
+
+    def ask(request: object) -> dict[str, Any]:
+        for name in os.listdir("/dev/fd"):
+            with contextlib.suppress(OSError):  # the one by which they are listed
+                found = os.fstat(int(name))
+                held.extend([found.st_blocks * 512] if found.st_size >= GROWTH and not found.st_nlink else [])
+        return cut(request)
+
+    resume_once(TASK, path, ask, MODEL)
+    assert len(held) == 1
+    assert held[0] >= GROWTH
+
+
 def test_only_leftovers_of_the_very_path_are_removed(tmp_path: Path) -> None:
     mark = "0123456789abcdef"
     stay = {

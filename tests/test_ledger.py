@@ -219,6 +219,15 @@ def test_no_fifth_attempt_is_admitted(ledger: Ledger) -> None:
     assert len(read(ledger).admissions) == 4
 
 
+def test_no_number_comes_again_where_attempts_were_counted_elsewhere(ledger: Ledger) -> None:
+    seen = ledger.replace(KEY, None, b"adopted at attempt 2", allowance=1, archive=None, now=NOON)
+    seen = ledger.admit(KEY, seen, 3, claim(), ME, b"counted 3", NOON)
+    newest = ledger.settle(KEY, seen, 3, "timeout", b"settled 3", NOON)
+    assert read(ledger).next_attempt == 4
+    with pytest.raises(CheckpointBusy):
+        ledger.admit(KEY, newest, 2, claim(), ME, b"counted 2", NOON)
+
+
 def test_a_point_has_one_slice_and_a_new_allowance_has_it_again(ledger: Ledger) -> None:
     newest = spend(ledger, 1, point=77)
     with pytest.raises(PointTaken):

@@ -90,7 +90,7 @@ def kind_of(move: str) -> str:
 
 @pytest.mark.parametrize("shard", range(sized(2, 8, 20)))
 def test_whatever_happens_the_promises_hold(harness: Begin, shard: int) -> None:
-    runs = sized(8, 125, 500)
+    runs = sized(6, 125, 500)
     with harness("steps of walks beside a model", runs * STEPS_A_RUN) as case:
         took = walk(runs, shard)
         steps = took.pop("steps")
