@@ -48,7 +48,7 @@ class Everything(Walk):
     def step_clock(self, seconds: int) -> None:
         self.now += seconds
         self.world.clock.move_to(self.now)
-        self.took[f"clock: {'forward' if seconds > 0 else 'backward'}"] += 1
+        self.took[f"step_clock: {'forward' if seconds > 0 else 'backward'}"] += 1
 
     def tamper(self, kind: str, attempts: int, status: str, at: int) -> None:
         present, path, file = self.world.read(self.name), self.path, None
@@ -115,7 +115,7 @@ class Everything(Walk):
         if not stops:
             sheet.begin(self.wish, renew=False)
             self.shown(self.name)
-        self.took[f"revise: {stops or 'done'}"] += 1
+        self.took[f"revise: {stops or 'begun anew'}"] += 1
 
     def renew_opening(self) -> None:
         if self.openings:
@@ -136,7 +136,7 @@ class Everything(Walk):
                 self.calendars[name] = Calendar(name, self.now)
             else:
                 self.bind()
-        self.took[f"renew: {stops or ('an opening' if opening else 'the job')}"] += 1
+        self.took[f"renew{'_opening' * opening}: {stops or 'begun anew'}"] += 1
 
     def repair(self) -> None:
         sheet, file = self.sheet, self.files.get(self.name)
