@@ -21,7 +21,6 @@ from scheduler.errors import (
     ReplyOrphaned,
     RequestRefused,
     ResumedError,
-    StorageFailed,
 )
 from scheduler.files import (
     check_folder,
@@ -64,14 +63,11 @@ def hold(path: Path | str) -> Iterator[Checkpoint]:
         is_regular(lock_path)
     # A new object for each claim: two threads that share one would both own it.
     lock = FileLock(lock_path, timeout=0, mode=0o600, fallback_to_soft=False)
-    try:
-        with translated(lock_path):
-            try:
-                lock.acquire()
-            except Timeout:  # an OSError too, so it is told apart first
-                raise CheckpointBusy(path=path, holder=_holder(path)) from None
-    except NotImplementedError as error:
-        raise StorageFailed(path=lock_path, reason=f"its file system has no locks: {error}") from error
+    with translated(lock_path):
+        try:
+            lock.acquire()
+        except Timeout:  # an OSError too, so it is told apart first
+            raise CheckpointBusy(path=path, holder=_holder(path)) from None
     held = Checkpoint(path)
     try:
         yield held

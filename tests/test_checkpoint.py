@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import grp
 import json
 import os
@@ -23,15 +24,18 @@ from typing import Any
 import pytest
 
 from scheduler import load_state, resume_once
-from scheduler.checkpoint import hold
-from scheduler.document import digest, dump
+from scheduler.checkpoint import GROWTH, check_size, hold
+from scheduler.document import MAX_BYTES, digest, dump
 from scheduler.errors import (
     CheckpointBusy,
     CheckpointUnknown,
     DiskFull,
     LedgerBusy,
     NotAFile,
+    ReplyOrphaned,
+    RequestRefused,
     ResumedError,
+    StorageFailed,
     UsageRefused,
     WritableByOthers,
     WrongUser,
@@ -301,6 +305,21 @@ def test_without_space_for_the_reply_nothing_is_sent_or_counted(path: Path) -> N
     assert load_state(path, TASK, MODEL)["attempts"] == 1
 
 
+def test_the_room_for_a_reply_is_held_while_it_is_waited_for(path: Path) -> None:
+    held = []
+
+    def ask(request: object) -> dict[str, Any]:
+        for name in os.listdir("/dev/fd"):
+            with contextlib.suppress(OSError):  # the one by which they are listed
+                found = os.fstat(int(name))
+                held.extend([found.st_blocks * 512] if found.st_size >= GROWTH and not found.st_nlink else [])
+        return cut(request)
+
+    resume_once(TASK, path, ask, MODEL)
+    assert len(held) == 1
+    assert held[0] >= GROWTH
+
+
 def test_only_leftovers_of_the_very_path_are_removed(tmp_path: Path) -> None:
     mark = "0123456789abcdef"
     stay = {
@@ -561,6 +580,51 @@ def test_a_slice_that_dies_in_this_process_is_interrupted_not_busy(path: Path) -
     state, events = resume_once(TASK, path, cut, MODEL)
     assert [entry["outcome"] for entry in state["history"]] == ["interrupted", "length"]
     assert events[0]["event"] == "interrupted"
+
+
+def test_an_attempt_whose_row_says_that_it_has_ended_is_ended_in_the_document_too(path: Path) -> None:
+    with hold(path) as held:
+        held.look()
+        held.admit(new_state(TASK, MODEL), CLAIM, SENT, 4, 1_772_442_000)
+    with contextlib.closing(sqlite3.connect(path.with_name(NAME))) as other, other:
+        other.execute("UPDATE admission SET outcome = 'error', ended_at = admitted_at")
+    state, events = resume_once(TASK, path, said("fin"), MODEL)
+    assert [entry["outcome"] for entry in state["history"]] == ["interrupted", "answered"]
+    assert events[0]["event"] == "interrupted"
+    assert path.read_bytes() == dump(state)
+
+
+def test_a_reply_for_an_attempt_that_another_process_has_ended_is_kept_apart(path: Path) -> None:
+    def ask(_: object) -> dict[str, Any]:
+        with contextlib.closing(sqlite3.connect(path.with_name(NAME))) as other, other:
+            other.execute("UPDATE admission SET outcome = 'interrupted', ended_at = admitted_at")
+        return {"message": {"role": "assistant", "content": "the late answer"}}
+
+    with pytest.raises(ReplyOrphaned, match="attempt 1"):
+        resume_once(TASK, path, ask, MODEL)
+    with contextlib.closing(sqlite3.connect(path.with_name(NAME))) as ledger:
+        [(attempt, body)] = ledger.execute("SELECT attempt, body FROM orphan").fetchall()
+    assert (attempt, json.loads(body)["answer"]) == (1, "the late answer")
+    assert load_state(path, TASK, MODEL)["answer"] is None
+
+
+def test_a_file_system_without_locks_is_refused_and_nothing_is_counted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(StorageFailed, match=r"nightly\.json\.lock: .*Function not implemented"):
+        resume_once(TASK, path, never, MODEL)
+    assert not path.exists()
+
+
+def test_a_document_without_room_for_a_reply_is_refused_before_it_counts(path: Path) -> None:
+    check_size(new_state("t" * (MAX_BYTES - GROWTH - 1000), MODEL))
+    with pytest.raises(RequestRefused, match="leave room for a reply"):
+        resume_once("t" * (MAX_BYTES - GROWTH), path, never, MODEL)
+    assert not path.exists()
 
 
 def test_where_the_file_cannot_be_published_nothing_is_sent_and_the_attempt_stays_counted(path: Path) -> None:

@@ -32,7 +32,17 @@ from scheduler.errors import (
     ResumedError,
     WritableByOthers,
 )
-from scheduler.ledger import NAME, Archive, Claim, Ledger, Record, Version, ledger_rows, read_archives
+from scheduler.ledger import (
+    NAME,
+    Archive,
+    Claim,
+    Ledger,
+    Record,
+    Version,
+    archived_attempts,
+    ledger_rows,
+    read_archives,
+)
 from scheduler.owner import Owner, is_alive, this_process
 from scheduler.rests import DAY, Verdict, check_budget, check_rests, lift, note_outcome, read_rests
 from scheduler.roster import Sighting, claim_daemon, note, read_facts, read_seen, release_daemon
@@ -209,6 +219,15 @@ def test_no_fifth_attempt_is_admitted(ledger: Ledger) -> None:
     assert len(read(ledger).admissions) == 4
 
 
+def test_no_number_comes_again_where_attempts_were_counted_elsewhere(ledger: Ledger) -> None:
+    seen = ledger.replace(KEY, None, b"adopted at attempt 2", allowance=1, archive=None, now=NOON)
+    seen = ledger.admit(KEY, seen, 3, claim(), ME, b"counted 3", NOON)
+    newest = ledger.settle(KEY, seen, 3, "timeout", b"settled 3", NOON)
+    assert read(ledger).next_attempt == 4
+    with pytest.raises(CheckpointBusy):
+        ledger.admit(KEY, newest, 2, claim(), ME, b"counted 2", NOON)
+
+
 def test_a_point_has_one_slice_and_a_new_allowance_has_it_again(ledger: Ledger) -> None:
     newest = spend(ledger, 1, point=77)
     with pytest.raises(PointTaken):
@@ -250,6 +269,34 @@ def test_replacing_archives_every_document_under_its_number(ledger: Ledger) -> N
         told = [(row.allowance, row.at - NOON, row.who, row.reason) for row in read_archives(tx, KEY)]
     assert bodies == [(1, 1, b"settled 1"), (1, 2, b"revised"), (1, 3, b"again")]
     assert told == [(1, 1, "ann", "first"), (1, 2, "ben", "second"), (1, 3, "ann", "third")]
+
+
+def test_the_archive_tells_the_most_attempts_of_an_allowance(ledger: Ledger) -> None:
+    seen = ledger.replace(KEY, None, b'{"attempts":2}', allowance=1, archive=None, now=NOON)
+    for attempts in (1, 3, 4):  # the last one is not set aside
+        archive = Archive("why", "ann")
+        seen = ledger.replace(KEY, seen, b'{"attempts":%d}' % attempts, allowance=1, archive=archive, now=NOON)
+    with ledger.reading() as tx:
+        assert [archived_attempts(tx, KEY, allowance) for allowance in (1, 2)] == [3, 0]
+
+
+def test_what_is_written_beside_a_document_is_written_with_it_or_not_at_all(ledger: Ledger) -> None:
+    def beside(tx: sqlite3.Connection) -> None:
+        note(tx, Sighting("nightly", KEY, "every 1h"), NOON)
+
+    def refusing(tx: sqlite3.Connection) -> None:
+        beside(tx)
+        raise LookupError
+
+    def noted() -> list[Any]:
+        with ledger.reading() as tx:
+            return tx.execute("SELECT job FROM job").fetchall()
+
+    with pytest.raises(LookupError):
+        ledger.replace(KEY, None, b"one", allowance=1, archive=None, now=NOON, also=refusing)
+    assert (ledger.read(KEY), noted()) == (None, [])
+    ledger.replace(KEY, None, b"one", allowance=1, archive=None, now=NOON, also=beside)
+    assert (read(ledger).body, noted()) == (b"one", [("nightly",)])
 
 
 def test_replacing_what_another_writer_has_changed_is_refused(ledger: Ledger) -> None:

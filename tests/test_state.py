@@ -14,6 +14,7 @@ from scheduler.document import dump, parse
 from scheduler.state import (
     MAX_STEPS,
     Outcome,
+    Sent,
     State,
     admit,
     close,
@@ -58,6 +59,13 @@ def test_the_one_legal_admission_is_the_next_number(attempts: int) -> None:
     last = counted["history"][-1]
     assert (last["number"], last["point"], last["started"], last["billed"]) == (attempts + 1, NOW, NOW, "maybe")
     assert (last["outcome"], last["finished"], last["usage"]) == (None, None, None)
+
+
+def test_an_admission_tells_how_large_the_request_is_where_that_is_known() -> None:
+    sent = Sent(tokens=100, model="m1", window=None, cut=[])
+    known = admit(spent(0), 1, point=None, started=NOW, sent=sent)
+    assert known["history"][0]["request"] == sent
+    assert "request" not in admit(spent(0), 1, point=None, started=NOW)["history"][0]
 
 
 @pytest.mark.parametrize(
