@@ -1351,5 +1351,6 @@ def test_no_told_text_makes_the_search_for_a_secret_long(secret: str) -> None:
 
 
 def test_a_secret_in_another_spelling_is_taken_out_of_the_reply(serve) -> None:
-    for spelled in (urllib.parse.quote(KEY, safe=""), urllib.parse.quote(KEY), b64encode(KEY.encode()).decode()):
+    quoted = (urllib.parse.quote(KEY, safe=""), urllib.parse.quote(KEY), b64encode(KEY.encode()).decode())
+    for spelled in (*quoted, KEY.upper(), f"{KEY[:9]}\n{KEY[9:]}"):
         assert ask(serve(answer(reply(content=f"it is {spelled}"))).url)["message"]["content"] == "it is ***"
