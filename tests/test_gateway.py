@@ -178,6 +178,7 @@ def keyed(kind: str, name: str) -> Provider:
     return Provider(name="p", base_url="https://h/v1", key=KeySource(kind=kind, name=name))  # type: ignore[arg-type]
 
 
+@pytest.mark.keeps_key("k", because="it is the key's own file")
 def test_key_comes_trimmed_from_each_place(tmp_path: Path) -> None:
     (tmp_path / "k").write_text(f" {KEY}\r\n")
     assert read_key(keyed("env", "K"), {"K": f"\t{KEY} \n"}) == KEY
