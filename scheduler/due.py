@@ -79,9 +79,12 @@ def model_of(plan: Plan, environ: Mapping[str, str]) -> str:
 
 
 def private_paths(job_file: JobFile, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return what no tool may read: what the file says, and the folder in which the service manager keeps keys."""
+    """Return what no tool may read: what the file says, the folder in which the service manager keeps keys, and itself.
+
+    jobs.yaml holds no key, but it may hold addresses and headers that are for nobody else.
+    """
     credentials = environ.get("CREDENTIALS_DIRECTORY")
-    return (*job_file.private, *([Path(credentials)] if credentials else []))
+    return (*job_file.private, job_file.path, *([Path(credentials)] if credentials else []))
 
 
 def known_model(plan: Plan, environ: Mapping[str, str]) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import errno
 import functools
-import json
 import os
 import re
 import stat
@@ -87,13 +86,19 @@ def list_secrets(provider: Provider, key: str | None, headers: Mapping[str, str]
 def one_line(text: str, secrets: Sequence[str] = (), limit: int = LINE_LIMIT) -> str:
     """Make one short line of it: no control or invisible characters, and *** for each spelling of each secret."""
     line = plain_line(text, len(text))
-    if secrets:
-        patterns = map(_pattern, (spelling for secret in secrets for spelling in _spellings(secret)))
-        line = re.sub("|".join(filter(None, patterns)), "***", line, flags=re.IGNORECASE)
+    if pattern := _pattern(tuple(secrets)):
+        line = pattern.sub("***", line)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _pattern(spelling: str) -> str:
+@functools.lru_cache(64)
+def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
+    """Find each spelling of each secret, whatever its case."""
+    patterns = filter(None, (_spelled(spelling) for secret in secrets for spelling in _spellings(secret)))
+    return re.compile(whole, re.IGNORECASE) if (whole := "|".join(patterns)) else None
+
+
+def _spelled(spelling: str) -> str:
     """Find a secret also where it is wrapped by a line break, or escaped as JSON and Python's repr do it.
 
     Possessive, and without blanks of its own between them: each place is tried once, whatever stands there.
@@ -111,22 +116,15 @@ def without(value: Any, secrets: Sequence[str]) -> Any:
 
     Shorter ones than SHORTEST stay: they are placeholders such as "ollama", which an answer may well contain.
     """
-    long = [secret for secret in secrets if len(secret) >= SHORTEST]
-    long = [written for secret in long for spelling in _spellings(secret) for written in _in_json(spelling)]
-    return _without(value, long) if long else value
+    pattern = _pattern(tuple(secret for secret in secrets if len(secret) >= SHORTEST))
+    return _without(value, pattern) if pattern else value
 
 
-def _in_json(secret: str) -> Sequence[str]:
-    """Spell a secret as it stands in a text, and as in a text of JSON such as the arguments of a call."""
-    escaped = json.dumps(secret)[1:-1]
-    return escaped.replace("/", "\\/"), escaped, secret
-
-
-def _without(value: Any, secrets: Sequence[str]) -> Any:
+def _without(value: Any, pattern: re.Pattern[str]) -> Any:
     if isinstance(value, str):
-        return functools.reduce(lambda text, secret: text.replace(secret, "***"), secrets, value)
+        return pattern.sub("***", value)
     if isinstance(value, list):
-        return [_without(item, secrets) for item in value]
+        return [_without(item, pattern) for item in value]
     if isinstance(value, dict):
-        return {_without(name, secrets): _without(item, secrets) for name, item in value.items()}
+        return {_without(name, pattern): _without(item, pattern) for name, item in value.items()}
     return value

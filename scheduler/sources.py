@@ -178,7 +178,8 @@ def _identity(info: os.stat_result) -> Identity:
 def _open_source(source: Source, hidden: frozenset[Identity]) -> Opened:
     real = Path(os.path.realpath(source.path))
     if hidden & _identities((real, *real.parents)):
-        raise Unreadable("it is, or lies inside, a file or folder that no tool may read (checkpoints, keys, /proc)")
+        which = "checkpoints, keys, jobs.yaml, /proc"
+        raise Unreadable(f"it is, or lies inside, a file or folder that no tool may read ({which})")
     return _open(source.path, None, hidden)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from scheduler import database
 from scheduler.cli import main
 from scheduler.errors import ResumedError
+from tests.canary import holders, shows
 from tests.faults.cases import STRICT, TIER, Begin, Cases, summed
 from tests.support import KEY, ChatServer, Command, Hooks, Project, Said, chat_server, hook_server
 
@@ -89,6 +91,24 @@ def _remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker of the few tests that put a canary key into a file themselves."""
+    config.addinivalue_line("markers", "keeps_key(*names, because): files below tmp_path in which the key may stand")
+
+
+@pytest.fixture(autouse=True)
+def _no_key_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Look for the canary keys in each file that a test leaves, and in what it printed and logged."""
+    yield
+    marks = list(request.node.iter_markers("keeps_key"))
+    kept = [name for mark in marks for name in mark.args]
+    found = [f"{when} {what}" for when, what, text in request.node._report_sections if shows(text.encode())]
+    if folder := request.node.funcargs.get("tmp_path"):
+        found += holders(folder, but=kept)
+    found += holders(Path(os.environ["XDG_STATE_HOME"]))
+    assert not found, f"the canary key stands in {', '.join(found)}"
 
 
 @pytest.fixture

@@ -265,6 +265,7 @@ def test_rows_of_another_year_delay_nothing(project: Project, command: Command, 
 # ---- where it runs
 
 
+@pytest.mark.keeps_key("project/key.txt", because="it is the key's own file")
 def test_cron_s_bare_environment_carries_every_letter(project: Project) -> None:
     def run(*arguments: str) -> str:
         return project.run(*arguments, environ=BARE | state_home(project.folder), cwd="/").stdout

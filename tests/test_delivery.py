@@ -293,6 +293,7 @@ def test_a_program_gets_the_answer_without_a_shell_or_a_secret(
     assert results(project) == [(1, "delivered")]
 
 
+@pytest.mark.keeps_key("project/send.sh", because="the user's program says a key that it knows by itself")
 def test_a_failing_program_is_told_with_its_last_words_and_not_tried_again(project: Project, chat: ChatServer) -> None:
     done_job(project, chat, script(project, KEEP + f"echo no such $LOCAL_KEY list >&2; echo {KEY} >&2; exit 3"))
     told = run(project, *APPROVE, code=65)

@@ -254,6 +254,7 @@ def test_a_missing_key_is_wrong_once_it_is_needed(project: Project) -> None:
     assert any("before live: true" in line for line in notes(found))
 
 
+@pytest.mark.keeps_key("project/key", because="it is the key's own file")
 def test_a_key_file_that_others_may_read_is_wrong(project: Project) -> None:
     secret = project.folder / "key"
     secret.write_text(KEY)

@@ -178,6 +178,7 @@ def keyed(kind: str, name: str) -> Provider:
     return Provider(name="p", base_url="https://h/v1", key=KeySource(kind=kind, name=name))  # type: ignore[arg-type]
 
 
+@pytest.mark.keeps_key("k", because="it is the key's own file")
 def test_key_comes_trimmed_from_each_place(tmp_path: Path) -> None:
     (tmp_path / "k").write_text(f" {KEY}\r\n")
     assert read_key(keyed("env", "K"), {"K": f"\t{KEY} \n"}) == KEY
@@ -1351,5 +1352,6 @@ def test_no_told_text_makes_the_search_for_a_secret_long(secret: str) -> None:
 
 
 def test_a_secret_in_another_spelling_is_taken_out_of_the_reply(serve) -> None:
-    for spelled in (urllib.parse.quote(KEY, safe=""), urllib.parse.quote(KEY), b64encode(KEY.encode()).decode()):
+    quoted = (urllib.parse.quote(KEY, safe=""), urllib.parse.quote(KEY), b64encode(KEY.encode()).decode())
+    for spelled in (*quoted, KEY.upper(), f"{KEY[:9]}\n{KEY[9:]}"):
         assert ask(serve(answer(reply(content=f"it is {spelled}"))).url)["message"]["content"] == "it is ***"

@@ -4,11 +4,9 @@ import json
 import math
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
@@ -16,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from scheduler.calls import TWICE, Called, answer_calls, call_tool, reply_bytes, result_bytes
 from scheduler.errors import SourceRefused
@@ -35,52 +31,7 @@ from scheduler.tools import (
     file_tools,
     reference_tool,
 )
-
-SECRET = "s3cr3t-outside-text"
-
-
-class Shop:
-    """A readable folder `docs` and file `notes.md`, and secrets around and below it."""
-
-    def __init__(self, base: Path) -> None:
-        self.base = base
-        self.docs = base / "docs"
-        self.checkpoints = self.docs / "checkpoints"
-        self.key = base / "key.txt"
-        self.outside = base / "outside"
-        for folder in (self.docs / "sub", self.checkpoints / "rehearsal", self.outside):
-            folder.mkdir(parents=True)
-        (self.docs / "a.md").write_text("Shipping takes 3 days.\nReturns: 30 days.\n")
-        (self.docs / "sub" / "b.md").write_text("express SHIPPING: 1 day\n")
-        (base / "notes.md").write_text("one\ntwo\nthree\n")
-        for path in (
-            self.key,
-            base / "docs2.md",
-            self.outside / "x.md",
-            self.checkpoints / "job.json",
-            self.checkpoints / "rehearsal" / "job.json",
-            self.checkpoints / ".ledger.sqlite3",
-        ):
-            path.write_text(SECRET + "\n")
-        self.sources = (Source(name="docs/", path=self.docs), Source(name="notes.md", path=base / "notes.md"))
-        self.private = (self.checkpoints, self.key, base / "not-there")
-        self.tools = file_tools(self.sources, self.private)
-
-    def call(self, tool: str, **arguments: Any) -> Called:
-        return call_tool(self.tools, tool, json.dumps(arguments))
-
-    def all_results(self, path: str) -> list[Called]:
-        return [
-            self.call("read_file", path=path),
-            self.call("list_files", path=path),
-            self.call("search_files", query=SECRET[:6], path=path),
-            self.call("list_files"),
-            self.call("search_files", query=SECRET[:6]),
-        ]
-
-    def everything(self, path: str) -> str:
-        listing = list_sources(self.sources, self.private)
-        return "\n".join([called.text for called in self.all_results(path)] + [name for name, _ in listing.entries])
+from tests.faults.attacks import SECRET, Shop, fifo
 
 
 @pytest.fixture
@@ -98,10 +49,6 @@ def plain_user() -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/dev/fd"))
 
 
 # What may be read
@@ -226,158 +173,6 @@ def test_the_working_directory_does_not_matter(shop: Shop, monkeypatch: pytest.M
 
 
 # What may not
-
-
-def symlink(target: str) -> Callable[[Shop], None]:
-    return lambda shop: (shop.docs / "x").symlink_to(target.format(base=shop.base))
-
-
-def chain(shop: Shop) -> None:
-    (shop.docs / "y").symlink_to(shop.outside / "x.md")
-    (shop.docs / "x").symlink_to("y")
-
-
-def loop(shop: Shop) -> None:
-    (shop.docs / "x").symlink_to("x")
-
-
-def deep_link(shop: Shop) -> None:
-    (shop.docs / "sub" / "x").symlink_to(shop.outside)
-
-
-def fifo(shop: Shop) -> None:
-    os.mkfifo(shop.docs / "x")
-
-
-def bound_socket(shop: Shop) -> None:
-    previous = os.getcwd()
-    os.chdir(shop.docs)  # a socket's path is short
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind("x")
-    os.chdir(previous)
-
-
-def hard_link(shop: Shop) -> None:
-    os.link(shop.key, shop.docs / "x")
-
-
-def nothing(shop: Shop) -> None:
-    pass
-
-
-def delete_docs(shop: Shop) -> None:
-    shutil.rmtree(shop.docs)
-
-
-ATTACKS: dict[str, tuple[Callable[[Shop], None], str]] = {
-    "link to file": (symlink("{base}/outside/x.md"), "docs/x"),
-    "relative link": (symlink("../outside/x.md"), "docs/x"),
-    "link to folder": (symlink("{base}/outside"), "docs/x/x.md"),
-    "link to folder itself": (symlink("{base}/outside"), "docs/x"),
-    "link below a folder": (deep_link, "docs/sub/x/x.md"),
-    "link chain": (chain, "docs/x"),
-    "link loop": (loop, "docs/x"),
-    "dangling link": (symlink("nowhere"), "docs/x"),
-    "link inside": (symlink("a.md"), "docs/x"),
-    "link to private file": (symlink("{base}/key.txt"), "docs/x"),
-    "link to /dev/zero": (symlink("/dev/zero"), "docs/x"),
-    "link to /dev/tty": (symlink("/dev/tty"), "docs/x"),
-    "link to environ": (symlink("/proc/self/environ"), "docs/x"),
-    "link to root": (symlink("/"), "docs/x/{base}/outside/x.md"),
-    "link to descriptors": (symlink("/dev/fd"), "docs/x/0"),
-    "fifo": (fifo, "docs/x"),
-    "socket": (bound_socket, "docs/x"),
-    "hard link to private file": (hard_link, "docs/x"),
-    "deleted folder": (delete_docs, "docs/a.md"),
-    "checkpoint": (nothing, "docs/checkpoints/job.json"),
-    "checkpoint folder": (nothing, "docs/checkpoints"),
-    "checkpoint folder, slash": (nothing, "docs/checkpoints/"),
-    "ledger": (nothing, "docs/checkpoints/.ledger.sqlite3"),
-    "rehearsal": (nothing, "docs/checkpoints/rehearsal/job.json"),
-    "dot dot": (nothing, "docs/../outside/x.md"),
-    "dot dot after a folder": (nothing, "docs/sub/../../outside/x.md"),
-    "dot dot alone": (nothing, ".."),
-    "dot dot at the end": (nothing, "docs/sub/.."),
-    "dot dot that stays inside": (nothing, "docs/sub/../a.md"),
-    "dot dot to private": (nothing, "docs/sub/../checkpoints/job.json"),
-    "dot": (nothing, "docs/./a.md"),
-    "leading dot": (nothing, "./docs/a.md"),
-    "dot alone": (nothing, "."),
-    "dot at the end": (nothing, "docs/a.md/."),
-    "slash at the end of a file": (nothing, "docs/a.md/"),
-    "two slashes": (nothing, "docs//a.md"),
-    "two slashes and absolute": (nothing, "docs//{base}/outside/x.md"),
-    "leading slashes": (nothing, "//{base}/outside/x.md"),
-    "absolute": (nothing, "{base}/outside/x.md"),
-    "absolute inside": (nothing, "{base}/docs/a.md"),
-    "absolute /proc": (nothing, "/proc/self/environ"),
-    "absolute /dev": (nothing, "/dev/zero"),
-    "home": (nothing, "~"),
-    "home of root": (nothing, "~root/x.md"),
-    "variable": (nothing, "$HOME/x.md"),
-    "wildcard": (nothing, "docs/*"),
-    "sibling with the same beginning": (nothing, "docs2.md"),
-    "the file's sibling": (nothing, "key.txt"),
-    "below a file": (nothing, "notes.md/x"),
-    "file and dot dot": (nothing, "notes.md/../key.txt"),
-    "NUL": (nothing, "docs/a.md\0"),
-    "NUL and more": (nothing, "docs/a.md\0/../../outside/x.md"),
-    "percent": (nothing, "docs/%2e%2e/outside/x.md"),
-    "percent slash": (nothing, "docs/..%2foutside%2fx.md"),
-    "two percents": (nothing, "docs/%252e%252e/outside/x.md"),
-    "overlong UTF-8": (nothing, "docs/\udcc0\udcae\udcc0\udcae/outside/x.md"),
-    "lone surrogate": (nothing, "docs/\ud800"),
-    "backslashes": (nothing, "docs\\..\\outside\\x.md"),
-    "backslashes inside": (nothing, "docs/..\\..\\outside\\x.md"),
-    "URL": (nothing, "file://{base}/outside/x.md"),
-    "full-width dots": (nothing, "docs/\uff0e\uff0e/outside/x.md"),
-    "one dot leader": (nothing, "docs/\u2024\u2024/outside/x.md"),
-    "fraction slash": (nothing, "docs\u2044..\u2044outside\u2044x.md"),
-    "right-to-left": (nothing, "docs/\u202edm.a"),
-    "newline": (nothing, "docs/a.md\n"),
-    "blank": (nothing, " docs/a.md"),
-    "blanks alone": (nothing, "  "),
-    "empty": (nothing, ""),
-    "other case": (nothing, "docs/CHECKPOINTS/job.json"),
-    "long name": (nothing, "docs/" + "x" * 256),
-    "long name in bytes": (nothing, "docs/" + "é" * 128),
-    "long path": (nothing, "docs/" + "sub/../" * 20_000 + "a.md"),
-    "deep path": (nothing, "docs" + "/d" * (DEPTH + 1)),
-}
-
-
-@pytest.mark.timeout(10)
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_reads_nothing(shop: Shop, attack: str) -> None:
-    prepare, path = ATTACKS[attack]
-    prepare(shop)
-    path = path.format(base=shop.base)
-    before = open_descriptors()
-    read, _, searched, *_ = results = shop.all_results(path)
-    assert not read.ok
-    assert read.text.startswith("Error: ")
-    assert "\n" not in read.text
-    assert len(read.text) < 2_100
-    assert not any(entry["file"] in ("docs/x", path) for called in results for entry in called.evidence)
-    assert not searched.evidence
-    assert SECRET not in shop.everything(path)
-    assert "job.json" not in "".join(called.text.replace(path, "") for called in results)
-    assert open_descriptors() == before
-
-
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(
-        st.sampled_from(
-            ["docs", "..", ".", "", "~", "sub", "outside", "x.md", "link", "checkpoints", "job.json", "\0"]
-        ),
-        max_size=8,
-    )
-)
-def test_no_made_up_path_leads_outside(shop: Shop, parts: list[str]) -> None:
-    if not (shop.docs / "link").is_symlink():
-        (shop.docs / "link").symlink_to(shop.base)
-    assert SECRET not in shop.everything("/".join(parts))
 
 
 def test_a_refusal_says_what_is_allowed(shop: Shop) -> None:
@@ -547,41 +342,6 @@ def test_a_private_folder_renamed_in_the_way_is_not_entered(shop: Shop, monkeypa
     called = shop.call("read_file", path="docs/sub/b.md")
     assert (shop.docs / "was").exists()
     assert "there is no such file" in called.text
-
-
-@pytest.mark.timeout(60)
-def test_two_thousand_swaps_while_reading_let_nothing_out(shop: Shop) -> None:
-    (shop.docs / "file").write_text("inside\n")
-    (shop.docs / "folder").mkdir()
-    (shop.docs / "folder" / "x.md").write_text("inside\n")
-    (shop.base / "file").symlink_to(shop.outside / "x.md")
-    (shop.base / "folder").symlink_to(shop.outside)
-    swaps = 0
-    stop = threading.Event()
-
-    def flip() -> None:
-        nonlocal swaps
-        while swaps < 2_000 or not stop.is_set():
-            for name in ("file", "folder"):
-                (shop.docs / name).rename(shop.base / "hand")
-                (shop.base / name).rename(shop.docs / name)
-                (shop.base / "hand").rename(shop.base / name)
-                swaps += 1
-            time.sleep(0)
-
-    thread = threading.Thread(target=flip)
-    thread.start()
-    results = list[Called]()
-    try:
-        # until each sort of result was seen: a reader that never meets a swap proves nothing
-        while swaps < 2_000 or len({called.ok for called in results}) < 2:
-            results += [shop.call("read_file", path="docs/file"), shop.call("read_file", path="docs/folder/x.md")]
-            results.append(shop.call("search_files", query=SECRET[:6]))
-    finally:
-        stop.set()
-        thread.join()
-    assert sum(SECRET in called.text for called in results) == 0
-    assert any("inside" in called.text for called in results)
 
 
 # Limits, each of them said
