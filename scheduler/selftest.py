@@ -15,21 +15,20 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.checkpoint import GROWTH, SLACK, hold
-from scheduler.errors import CheckpointBusy, CheckpointUnknown, DiskFull
+from scheduler.errors import CheckpointBusy, CheckpointUnknown, DiskFull, ResumedError
 from scheduler.files import make_folder, publish, sync_folder, translated
 from scheduler.findings import Finding, finding_line
 from scheduler.folders import MOUNTS, check_locks, file_system_of
 from scheduler.state import MAX_STEPS
 from scheduler.steps import UNCOUNTED, find
 from scheduler.text import table
-from scheduler.trials import KINDS, PURPOSE, Broken, Kind, Place, in_child, kill, look, prepare
+from scheduler.trials import KINDS, PURPOSE, Broken, Kind, Place, in_child, kill, look, prepare, undisturbed
 
 NEED: Final = 4 * (GROWTH + SLACK)  # bytes that are free
 FEWEST_FILES: Final = 100
 REPLACES: Final = 20
 FLIPS: Final = 16
 TOLD: Final = 10  # failures in full
-STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -72,23 +71,13 @@ def scratch_folder(parent: Path) -> Iterator[Scratch]:
     try:
         with translated(parent):
             _check_space(parent)
-            with _undisturbed():
+            with undisturbed():
                 scratch = Scratch(Path(tempfile.mkdtemp(prefix=".selftest-", dir=os.path.realpath(parent))))
         yield scratch
     finally:
         if scratch and not scratch.keep:
-            with _undisturbed():
+            with undisturbed():
                 shutil.rmtree(scratch.path, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let signals that end this process wait."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _check_space(folder: Path) -> None:
@@ -116,7 +105,7 @@ def try_all(folder: Path) -> Report:
     rows = [
         _once(folder, "files and folders that are private, 0600 and 0700", 4, "so they are", _modes),
         _once(folder, "a file that is replaced in one step, and synced", REPLACES, "it is there at once", _replaces),
-        _once(folder, "two processes that want one lock", 4, "one is kept out", _locks),
+        _once(folder, "two processes that want one lock", 4, "one is kept out", _locks, apart=False),
         *(_kills(folder, kind) for kind in KINDS),
         _once(folder, "a checkpoint with a flipped bit", FLIPS, "refused, and left as it is", _flips),
         _once(folder, "an older copy of a checkpoint, or none", MAX_STEPS, "put back; its attempts stay", _copies),
@@ -139,13 +128,23 @@ def report_text(report: Report) -> str:
     return "\n".join([*lines, f"{kills}, nothing lost, nothing exceeded; {took}"])
 
 
-def _once(folder: Path, what: str, cases: int, kept: str, attempt: Callable[[Place], None]) -> Row:
-    """Try something in a process of its own; it raises where a promise does not hold."""
+def _once(
+    folder: Path, what: str, cases: int, kept: str, attempt: Callable[[Place], None], *, apart: bool = True
+) -> Row:
+    """Try something, `apart` in a process of its own; it raises where a promise does not hold."""
     with translated(folder):
         place = Place(folder / attempt.__name__.strip("_"))
         place.folder.mkdir(0o700)
-    ended = in_child(lambda: attempt(place))
-    return Row(what, cases, kept, [ended.words] if ended.code else [])
+    if apart:
+        ended = in_child(lambda: attempt(place))
+        return Row(what, cases, kept, [ended.words] if ended.code else [])
+    try:
+        attempt(place)
+    except DiskFull:
+        raise
+    except (Broken, ResumedError) as error:
+        return Row(what, cases, kept, [str(error)])
+    return Row(what, cases, kept)
 
 
 def _kills(folder: Path, kind: Kind) -> Row:
@@ -194,7 +193,10 @@ def _replaces(place: Place) -> None:
 
 
 def _locks(place: Place) -> None:
-    """Hold the lock while another process asks for it; then it is free, and after the holder was killed too."""
+    """Hold the lock while another process asks for it; then it is free, and after the holder was killed too.
+
+    Not `apart`: a process of that process would outlive an end by a signal.
+    """
 
     def refused() -> None:
         try:

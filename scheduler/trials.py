@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -38,7 +38,7 @@ TASK: Final = "How long does shipping take at the demo shop?"
 LONGEST: Final = 60  # seconds that one process may take
 PURPOSE: Final = "what the self-test writes"
 _ALLOWED: Final = frozenset({"job.json", "job.json.lock", *(NAME + suffix for suffix in ("", "-wal", "-shm"))})
-_STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Broken(Exception):
@@ -61,9 +61,10 @@ class Ended:
 def in_child(act: Callable[[], object]) -> Ended:
     """Do it in a process of its own, and wait for its end. Raises DiskFull where the disk was full there."""
     reading, writing = os.pipe()
-    pid = os.fork()
-    if not pid:
-        _run_child(act, writing)
+    with undisturbed():  # for what a signal raises in a hook of fork is lost
+        pid = os.fork()
+        if not pid:
+            _run_child(act, writing)
     os.close(writing)
     try:
         with open(reading, "rb") as pipe:
@@ -79,11 +80,22 @@ def in_child(act: Callable[[], object]) -> Ended:
     return Ended(os.waitstatus_to_exitcode(status), words)
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let signals that end this process wait."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _run_child(act: Callable[[], object], writing: int) -> NoReturn:
     code = 1
     try:
-        for number in _STOPS:
+        for number in STOPS:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         signal.alarm(LONGEST)
         act()
         code = 0

@@ -138,7 +138,7 @@ print(*({row}).faults, sep="\\n")
 """
 ROWS = {
     "modes": 'selftest._once(folder, "", 1, "", selftest._modes)',
-    "locks": 'selftest._once(folder, "", 1, "", selftest._locks)',
+    "locks": 'selftest._once(folder, "", 1, "", selftest._locks, apart=False)',
     "flips": 'selftest._once(folder, "", 1, "", selftest._flips)',
     "copies": 'selftest._once(folder, "", 1, "", selftest._copies)',
     "first": "selftest._kills(folder, KINDS[0])",

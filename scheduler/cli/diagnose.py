@@ -18,8 +18,9 @@ from scheduler.files import check_can_write, check_folder, translated
 from scheduler.findings import Finding, finding_line, summary_line
 from scheduler.job import JobFile
 from scheduler.jobfile import read_job_file
-from scheduler.selftest import STOPS, opening_line, report_text, scratch_folder, try_all
+from scheduler.selftest import opening_line, report_text, scratch_folder, try_all
 from scheduler.text import printable
+from scheduler.trials import STOPS
 
 FINDINGS = 1
 
