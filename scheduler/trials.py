@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from scheduler.columns import read_rows
-from scheduler.errors import DiskFull, ResumedError
 from scheduler.files import translated
+from scheduler.forks import Broken, in_child
 from scheduler.ledger import NAME, ledger_rows
 from scheduler.offline import MODEL, demo
 from scheduler.resume import load_state, resume_once
@@ -35,77 +34,7 @@ from scheduler.steps import (
 )
 
 TASK: Final = "How long does shipping take at the demo shop?"
-LONGEST: Final = 60  # seconds that one process may take
-PURPOSE: Final = "what the self-test writes"
 _ALLOWED: Final = frozenset({"job.json", "job.json.lock", *(NAME + suffix for suffix in ("", "-wal", "-shm"))})
-STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Broken(Exception):
-    """A promise that did not hold, in words."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a process ended: its exit code, negative for a signal, and what went wrong in it."""
-
-    code: int
-    said: str
-
-    @property
-    def words(self) -> str:
-        """Say it in a line; empty where all went well."""
-        return "" if not self.code else self.said or f"its process ended with {self.code}"
-
-
-def in_child(act: Callable[[], object]) -> Ended:
-    """Do it in a process of its own, and wait for its end. Raises DiskFull where the disk was full there."""
-    reading, writing = os.pipe()
-    with undisturbed():  # for what a signal raises in a hook of fork is lost
-        pid = os.fork()
-        if not pid:
-            _run_child(act, writing)
-    os.close(writing)
-    try:
-        with open(reading, "rb") as pipe:
-            said = pipe.read().decode()
-    except BaseException:
-        os.kill(pid, signal.SIGKILL)
-        raise
-    finally:
-        _, status = os.waitpid(pid, 0)
-    kind, _, words = said.partition("\n")
-    if kind == DiskFull.__name__:
-        raise DiskFull(path=words, purpose=PURPOSE)
-    return Ended(os.waitstatus_to_exitcode(status), words)
-
-
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """Let signals that end this process wait."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _run_child(act: Callable[[], object], writing: int) -> NoReturn:
-    code = 1
-    try:
-        for number in STOPS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        signal.alarm(LONGEST)
-        act()
-        code = 0
-    except DiskFull as error:
-        os.write(writing, f"{type(error).__name__}\n{error.path}".encode())
-    except BaseException as error:
-        plain = isinstance(error, Broken | ResumedError)
-        os.write(writing, f"\n{error if plain else repr(error)}".encode("utf-8", "replace"))
-    finally:
-        os._exit(code)
 
 
 @dataclass(frozen=True)
@@ -245,10 +174,13 @@ def prepare(kind: Kind, place: Place) -> Place:
 
 
 def kill(kind: Kind, step: str, place: Place) -> list[str]:
-    """Kill the slice at the step, run the job to its end, and return which promises did not hold."""
+    """Kill the slice at the step, run the job to its end, and return which promises did not hold.
+
+    Raises Broken where it was not killed.
+    """
     ended = in_child(lambda: place.die(kind.steps[step]))
     if ended.code != -signal.SIGKILL:
-        return [f"it was not killed: {ended.words or 'the step was not reached'}"]
+        raise Broken(f"it was not killed: {ended.words or 'the step was not reached'}")
     killed = look(place)
     ended = in_child(place.run_on)
     faults = [*_after_kill(kind, step, killed)]

@@ -16,11 +16,11 @@ from scheduler.doctor import examine
 from scheduler.errors import ResumedError, UsageRefused
 from scheduler.files import check_can_write, check_folder, translated
 from scheduler.findings import Finding, finding_line, summary_line
+from scheduler.forks import STOPS
 from scheduler.job import JobFile
 from scheduler.jobfile import read_job_file
 from scheduler.selftest import opening_line, report_text, scratch_folder, try_all
 from scheduler.text import printable
-from scheduler.trials import STOPS
 
 FINDINGS = 1
 
