@@ -94,7 +94,7 @@ def opening_line(folder: Path) -> str:
         kind = file_system_of(folder, MOUNTS.read_text("utf-8", "surrogateescape"))
     except OSError:  # no Linux
         kind = ""
-    return f"in {folder}, which is removed at the end; file system: {kind or 'an unknown kind'}"
+    return f"in {folder} (removed at the end, unless a promise fails); file system: {kind or 'an unknown kind'}"
 
 
 def try_all(folder: Path) -> Report:

@@ -45,7 +45,7 @@ def home(project: Project) -> Path:
 
 def tried_in(out: str) -> Path:
     """The folder that the first line names."""
-    found = re.match(r"in (/.+), which is removed at the end; file system: .+", out)
+    found = re.match(r"in (/.+) \(removed at the end, unless a promise fails\); file system: .+", out)
     assert found, out
     return Path(found[1])
 
