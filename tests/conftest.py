@@ -50,6 +50,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section(f"faults, as many as for {TIER}")
         for name in sorted(harnesses):
             terminalreporter.line(str(harnesses[name]))
+    if path := os.environ.get("RESUMED_FIGURES"):
+        from tests.faults.figures import record
+
+        record(Path(path), harnesses.values())
 
 
 @pytest.hookimpl(tryfirst=True)

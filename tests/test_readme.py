@@ -246,6 +246,7 @@ WAYS: list[tuple[str, Callable[[str, Place], None]]] = [
         resumed(r"(?s)TASK\n.*ANSWER \(unreviewed, SHA-256 \w+\)\n  Standard shipping.*EVIDENCE\n.*ATTEMPTS\n"),
     ),
     (r"resumed show \S+ --answer", resumed(r"\AStandard shipping takes three to five working days\.")),
+    (r"resumed selftest", resumed(r"(?m)^\d\d kills, nothing lost, nothing exceeded; took \d+ s$")),
     (r"resumed preview \S+", resumed(r"attempt 1 of 4, to offline-demo \(offline\); nothing was sent or counted\n")),
     (r"resumed review \S+ --approve --note .*", resumed(r"(?m)^job shipping-question: approved$")),
     (r"resumed work .* --demo --once", resumed(r"(?m)^state: ready, 1 attempt")),

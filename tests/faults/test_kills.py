@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.killed_at import COUNTED, RECOVERY, SAVED, SENT, STEPS, UNCOUNTED, Ended, forked
+from scheduler.steps import COUNTED, ONLY_FIRST, ONLY_TOOLS, RECOVERY, SAVED, SENT, UNCOUNTED
+from tests.faults.killed_at import STEPS, Ended, forked
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls, wait_until
 
 # ---- killed while the request is out, six times
@@ -66,8 +67,6 @@ def test_daemon_killed_in_flight_six_times_sends_four_requests(project: Project)
 
 CALL = tool_calls(("c-killed", "read_file", "{}"))
 EARLIER = tool_calls(("c-earlier", "read_file", "{}"))
-ONLY_FIRST = {"ledger-file-made", "ledger-tables-made"}
-ONLY_TOOLS = {"tool-before", "tool-after"}
 
 
 @dataclass
