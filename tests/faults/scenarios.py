@@ -81,13 +81,13 @@ def _remove(project: Project) -> None:
 
 
 SCENARIOS = (
-    Scenario("first slice", share=10),
+    Scenario("first slice", share=11),
     Scenario("resume", replies=(PART,), share=5),
     Scenario("tool call", replies=(PART,), reply=CALL, share=5),
     Scenario("fourth", replies=(PART, PART, PART), code=69, share=5),
     Scenario("answer", replies=(PART,), reply=answer("fin"), share=5),
-    Scenario("interrupted", replies=(PART,), prepare=_interrupt, reply=answer("fin"), share=45),
-    Scenario("put back", replies=(PART, PART), prepare=_remove, share=15),
+    Scenario("interrupted", replies=(PART,), prepare=_interrupt, reply=answer("fin"), share=50),
+    Scenario("put back", replies=(PART, PART), prepare=_remove, share=19),
     Scenario("renew", ("renew", "nightly", *REASON, "--confirm", "nightly"), (PART, answer("fin"))),
     Scenario("revise", ("revise", "nightly", *REASON), (PART, PART), prepare=_edit),
     Scenario("approve", ("review", "nightly", "--approve"), (PART, answer("fin"))),

@@ -21,7 +21,7 @@ from tests.support import Project
 
 NAME = "protocol"
 MOST = sized(2, 4, 4)  # attempts of an allowance
-WALKS = sized(24, 400, 4_000)
+WALKS = sized(24, 400, 4_000)  # ways through the code
 STEPS = 60
 README = Path(__file__).with_name("README.md")
 
