@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,6 +109,8 @@ class Walk:
                 *((Ledger, name, name) for name in ("admit", "settle", "replace")),
             ):
                 patch.setattr(owner, name, self._stopped(getattr(owner, name), at))
+            # In one second an attempt of two allowances would have one document, byte for byte.
+            patch.setattr(time, "time", map(float, itertools.count(1_800_000_000)).__next__)
             if blind:
                 patch.setattr(flights, "is_alive", lambda _: False)
             try:
