@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from pathlib import Path
 
 from scheduler.ledger import Admission, Record
@@ -10,20 +11,23 @@ from scheduler.owner import is_alive, this_process
 
 Flight = tuple[Path, int, int]
 
-_own: set[Flight] = set()
+# How many slices there are of each: where a lock file was deleted, a second one may try to begin the same attempt.
+_own: Counter[Flight] = Counter()
 _lock = threading.Lock()
 
 
 def enter(flight: Flight) -> None:
     """Say that a slice of this process is about to wait for the reply of (path, allowance, attempt)."""
     with _lock:
-        _own.add(flight)
+        _own[flight] += 1
 
 
 def leave(flight: Flight) -> None:
-    """Say that none does any more."""
+    """Say that this slice does not any more."""
     with _lock:
-        _own.discard(flight)
+        _own.subtract([flight])
+        if not _own[flight]:
+            del _own[flight]
 
 
 def in_flight(path: Path, record: Record | None) -> Admission | None:

@@ -436,6 +436,25 @@ def test_a_checkpoint_is_busy_while_its_owner_lives_and_interrupted_once_it_is_d
     ]
 
 
+def test_a_slice_that_came_too_late_does_not_hide_the_one_that_waits_for_its_reply(path: Path) -> None:
+    lock = path.with_name("nightly.json.lock")
+
+    def ask(request: Any) -> dict[str, Any]:
+        with pytest.raises(CheckpointBusy):
+            late.admit(new_state(TASK, MODEL), CLAIM, SENT, 4, time.time())
+        late.leave()
+        lock.unlink()
+        with pytest.raises(CheckpointBusy):
+            resume_once(TASK, path, never, MODEL)
+        return said("fin")(request)
+
+    with hold(path) as late:
+        late.load(lambda _: None)
+        lock.unlink()
+        state, _ = resume_once(TASK, path, ask, MODEL)
+    assert (state["status"], state["attempts"]) == ("done", 1)
+
+
 def test_ending_an_attempt_of_a_dead_process_waits_for_a_locked_ledger_no_longer_than_counting_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

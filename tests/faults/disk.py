@@ -105,8 +105,8 @@ class Disk:
             named = files.pop(self.ledger, None) is not None
             yield Left(self.commit if named else None, frozenset(files.items()))
 
-    def _found(self, name: str, blocks: int) -> set[Content | None]:
-        """Return what may be found under a name."""
+    def _found(self, name: str, blocks: int) -> list[Content | None]:
+        """Return what may be found under a name, always in one order."""
         found: set[Content | None] = set()
         for number in (self.safe.get(name), *self.newer.get(name, ())):
             if number is None:
@@ -115,7 +115,7 @@ class Disk:
                 found.add(Content(b"", 0))
             else:
                 found |= self.files[number].contents(blocks)
-        return found
+        return sorted(found, key=lambda content: content or Content(b"", -1))
 
 
 def torn(data: bytes, blocks: int) -> Iterator[bytes]:

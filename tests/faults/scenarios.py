@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,13 +81,13 @@ def _remove(project: Project) -> None:
 
 
 SCENARIOS = (
-    Scenario("first slice", share=10),
+    Scenario("first slice", share=11),
     Scenario("resume", replies=(PART,), share=5),
     Scenario("tool call", replies=(PART,), reply=CALL, share=5),
     Scenario("fourth", replies=(PART, PART, PART), code=69, share=5),
     Scenario("answer", replies=(PART,), reply=answer("fin"), share=5),
-    Scenario("interrupted", replies=(PART,), prepare=_interrupt, reply=answer("fin"), share=45),
-    Scenario("put back", replies=(PART, PART), prepare=_remove, share=15),
+    Scenario("interrupted", replies=(PART,), prepare=_interrupt, reply=answer("fin"), share=50),
+    Scenario("put back", replies=(PART, PART), prepare=_remove, share=19),
     Scenario("renew", ("renew", "nightly", *REASON, "--confirm", "nightly"), (PART, answer("fin"))),
     Scenario("revise", ("revise", "nightly", *REASON), (PART, PART), prepare=_edit),
     Scenario("approve", ("review", "nightly", "--approve"), (PART, answer("fin"))),
@@ -93,6 +96,14 @@ SCENARIOS = (
     Scenario("adopt afresh", ("adopt", "nightly", *REASON), prepare=_bring, blocked=True),
     Scenario("repair", ("repair", "nightly", *REASON), (PART, PART), prepare=_damage, blocked=True),
 )
+
+
+@contextlib.contextmanager
+def in_memory() -> Iterator[Path]:
+    """Make a folder on a disk that costs nothing, where durability is not the point."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
+        yield Path(folder)
 
 
 def close_ledgers() -> None:
