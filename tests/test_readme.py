@@ -29,7 +29,10 @@ from scheduler.notices import Notice, notice_json
 from scheduler.shapes import FileEntry, JobEntry, ProviderEntry
 from tests.support import PROGRAM, ROOT, Project, state_home
 
-pytestmark = pytest.mark.timeout(300)  # the package index may be slow
+pytestmark = [
+    pytest.mark.timeout(300),  # the package index may be slow
+    pytest.mark.keeps_key("clone/*", because="a copy of this repository holds the tests, which name the keys"),
+]
 
 README = (ROOT / "README.md").read_text("utf-8")
 SPANISH = (ROOT / "README.es.md").read_text("utf-8")

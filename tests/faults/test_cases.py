@@ -39,6 +39,17 @@ import pytest
 def test_left_out():
     pytest.skip("no such program")
 """
+LEAKING = """
+import base64, pytest
+from tests.support import KEY
+def test_that_leaves_it(tmp_path):
+    (tmp_path / ".left").write_bytes(base64.b64encode(b"Bearer " + KEY.encode()))
+def test_that_prints_it():
+    print(KEY)
+@pytest.mark.keeps_key("own*", because="it is the key's own file")
+def test_that_may(tmp_path):
+    (tmp_path / "own.txt").write_text(KEY)
+"""
 
 
 def said(folder: Path, text: str, **environ: str) -> tuple[int, str]:
@@ -69,6 +80,7 @@ def said(folder: Path, text: str, **environ: str) -> tuple[int, str]:
         (LEFT_OUT, {}, 0, "1 skipped"),
         (LEFT_OUT, {"CI": "1"}, 1, "skipped: "),
         (LEFT_OUT, {"RESUMED_TIER": "full"}, 1, "skipped: "),
+        (LEAKING, {}, 1, "3 passed, 2 errors"),
     ],
 )
 def test_a_run_that_must_be_whole_fails_where_something_is_missing(
