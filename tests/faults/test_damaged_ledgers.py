@@ -25,8 +25,8 @@ from tests.support import ChatServer, Project, answer, chat_server, tool_calls
 from tests.test_damage import told
 
 HARNESS = "damaged ledgers"
-BATCH = sized(15, 50, 50)  # no more, for select() bears no more than a thousand descriptors
-BATCHES = sized(1, 6, 20)
+BATCH = sized(15, 30, 30)
+BATCHES = sized(1, 10, 34)
 CALL = tool_calls(("c1", "read_file", '{"größe": "é"}'))
 PAGE = 4096
 
@@ -74,7 +74,8 @@ def flip(body: bytearray, chance: random.Random, bits: int, low: int = 0, size: 
 
 def flip_a_page(victim: Victim, chance: random.Random, number: int) -> None:
     def change(body: bytearray) -> None:
-        flip(body, chance, chance.choice((1, 2, 8, 64)), number * PAGE % len(body), PAGE)
+        page = number * 3 + chance.randrange(3)  # three of a round flip a page
+        flip(body, chance, chance.choice((1, 2, 8, 64)), page * PAGE % len(body), PAGE)
 
     rewrite(victim.ledger, change)
 
