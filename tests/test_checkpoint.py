@@ -32,6 +32,7 @@ from scheduler.errors import (
     LedgerBusy,
     NotAFile,
     ResumedError,
+    StorageFailed,
     UsageRefused,
     WritableByOthers,
     WrongUser,
@@ -289,6 +290,23 @@ def test_publishing_without_space_leaves_the_old_file_whole(tmp_path: Path) -> N
     publish(path, b"old")
     with file_size_limit(256 * 1024), pytest.raises(DiskFull):
         publish(path, b"x" * 1024 * 1024)
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == {"x.json"}
+
+
+def test_a_disk_that_only_claims_to_have_published_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.json"
+    publish(path, b"old")
+    with monkeypatch.context() as lying:
+        lying.setattr(os, "write", lambda _, body: len(body))
+        with pytest.raises(StorageFailed, match="kept less than was written"):
+            publish(path, b"new")
+    with monkeypatch.context() as lying:
+        lying.setattr(Path, "rename", lambda *_: None)
+        with pytest.raises(StorageFailed, match="did not take its place"):
+            publish(path, b"new")
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == {"x.json"}
 

@@ -175,13 +175,13 @@ def faults_of(calls: tuple[Call, ...], folder: Path) -> list[Fault]:
     return sorted(set(found))
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", [*SCENARIOS][:: sized(3, 1, 1)])
 def test_no_error_costs_a_reply_or_a_request_too_many(name: str, server: ForkServer, harness: Begin) -> None:
-    least = sized(2, 52, 260)
+    least = sized(3, 52, 260)
     with harness(HARNESS, least) as case, place(server, SCENARIOS[name]) as here:
         everything = faults_of(here.trace(), here.project.folder.parent)
         chosen = random.Random(f"errors of {name}").sample(everything, least)
-        chosen += {fault for fault in everything if fault.lie and fault.call in ALWAYS} - {*chosen} if least > 2 else []
+        chosen += {fault for fault in everything if fault.lie and fault.call in ALWAYS} - {*chosen} if least > 3 else []
         wrong = []
         for fault in chosen:
             wrong += here.try_fault(fault)

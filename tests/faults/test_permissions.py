@@ -235,7 +235,7 @@ def place(server: ForkServer, watched: Watched, uid: int) -> Iterator[Place]:
 
 def test_it_works_privately_or_is_refused_and_changes_nothing(places: dict[int, Place], harness: Begin) -> None:
     everything = every_odd()
-    chosen = random.Random("modes, owners, kinds").sample(everything, sized(12, 200, len(everything)))
+    chosen = random.Random("modes, owners, kinds").sample(everything, sized(10, 200, len(everything)))
     with harness(HARNESS, len(chosen)) as case:
         wrong = []
         for odd in chosen:
