@@ -281,6 +281,8 @@ def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
     try:
         with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
             sibling.unlink(missing_ok=True)
+            os.close(os.open(sibling, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # the new file needs an inode too
+            sibling.unlink()
             _allocate(descriptor, before + after)
             os.ftruncate(descriptor, after)
         yield
