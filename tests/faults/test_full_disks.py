@@ -110,7 +110,9 @@ class Place:
         faults = slice_faults(before, after, self.watched, told)
         if most is None or most >= SAYABLE:
             faults += said_faults(told, self.project.folder.parent)
-            if told.code and not any(words in told.err for words in ("no space left", "read-only")):
+            # SQLite tells a -shm file that the limit stops as a fault of the disk.
+            words = ("no space left", "read-only", *["disk I/O error"] * (disk.kind == "limit on files"))
+            if told.code and not any(word in told.err for word in words):
                 faults.append(f"it does not say space: {told.err}")
         if told.code not in (0, 74):
             faults.append(f"exit {told.code}: {told.err}")
