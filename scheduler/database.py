@@ -253,12 +253,14 @@ def _connect(path: Path, mode: str) -> Connection:
 
 
 def _make_private(path: Path) -> None:
-    """Make the file with mode 0600 whatever the umask, or check the one that is there."""
+    """Make the file with mode 0600 whatever the umask, or check the one that is there, and those beside it."""
     if not is_regular(path):
         with contextlib.suppress(FileExistsError):
             os.close(create(path))
             sync_folder(path.parent)
     check_writers(path, path.stat())
+    for suffix in ("-wal", "-shm", "-journal"):  # SQLite would write into a device, or wait for a FIFO
+        is_regular(path.with_name(path.name + suffix))
 
 
 @contextlib.contextmanager

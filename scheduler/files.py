@@ -221,6 +221,7 @@ def publish(path: Path, body: bytes, mode: int = 0o600) -> None:
     """Put the bytes at the path in one step: a sibling of this mode, made durable, renamed over it.
 
     The new name itself is not synced: the ledger knows the document, and an older file is put right on the next load.
+    What the disk says to have done is looked at, for a request may go out by it.
     """
     sibling = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     with translated(path):
@@ -230,7 +231,11 @@ def publish(path: Path, body: bytes, mode: int = 0o600) -> None:
                 _write_all(file.fileno(), body)
                 os.fchmod(descriptor, mode)
                 os.fsync(descriptor)
+                if os.fstat(descriptor).st_size != len(body):
+                    raise OSError(errno.EIO, "it kept less than was written")
             sibling.rename(path)
+            if os.path.lexists(sibling):
+                raise OSError(errno.EIO, "a new file did not take its place")
         except BaseException:
             sibling.unlink(missing_ok=True)
             raise
@@ -276,6 +281,8 @@ def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
     try:
         with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
             sibling.unlink(missing_ok=True)
+            os.close(os.open(sibling, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # the new file needs an inode too
+            sibling.unlink()
             _allocate(descriptor, before + after)
             os.ftruncate(descriptor, after)
         yield

@@ -9,8 +9,11 @@ import contextlib
 import functools
 import os
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from scheduler.errors import StorageFailed
 
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
@@ -35,32 +38,51 @@ def program_version() -> str:
 
 
 def this_process() -> Owner:
-    """Return the owner that stands for the calling process."""
+    """Return the owner that stands for the calling process. Raises StorageFailed."""
     return Owner(os.getpid(), _start(os.getpid()) or "", _boot())
 
 
 def is_alive(owner: Owner) -> bool:
-    """Tell whether that very process still runs."""
+    """Tell whether that very process still runs. Raises StorageFailed where that cannot be told."""
     return owner.boot == _boot() and _start(owner.pid) == owner.start
 
 
 @functools.cache
 def _boot() -> str:
-    if _BOOT_ID.exists():
-        return _BOOT_ID.read_text("ascii").strip()
+    if _has_proc():
+        with _readable(_BOOT_ID):
+            return _BOOT_ID.read_text("ascii").strip()
     return _ask("sysctl", "-n", "kern.boottime") or ""
+
+
+def _has_proc() -> bool:
+    with _readable(_BOOT_ID):
+        return _BOOT_ID.exists()
 
 
 def _start(pid: int) -> str | None:
     """Return the start time of a process that runs; a zombie has ended."""
-    if not _BOOT_ID.exists():
+    if not _has_proc():
         return _ask("ps", "-o", "lstart=", "-p", str(pid))
+    path = _PROC / str(pid) / "stat"
     try:
-        # The command name stands in brackets and may itself hold blanks and brackets.
-        fields = (_PROC / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
+        with _readable(path):
+            # The command name stands in brackets and may itself hold blanks and brackets.
+            fields = path.read_text("utf-8", "replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] in "ZX" else fields[19]
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Refuse what is there and cannot be read: a process that lives is not to be taken for a dead one."""
+    try:
+        yield
+    except (FileNotFoundError, ProcessLookupError):
+        raise
+    except OSError as error:
+        raise StorageFailed(path=path, reason=error.strerror or str(error)) from error
 
 
 def _ask(*command: str) -> str | None:

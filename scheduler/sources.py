@@ -203,8 +203,10 @@ def _open(name: str | Path, folder: Opened | None, hidden: frozenset[Identity]) 
             raise Unreadable("it lies on another file system")
         if _identity(opened.info) in hidden:
             raise Unreadable("there is no such file")
-    except BaseException:
+    except BaseException as error:
         os.close(fd)
+        if isinstance(error, OSError):
+            raise Unreadable(f"it cannot be read ({error.strerror})") from None
         raise
     return opened
 

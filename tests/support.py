@@ -65,7 +65,7 @@ def tool_calls(*calls: tuple[str, str, str]) -> dict[str, Any]:
 class ChatServer:
     """Answers each POST with the next reply of the script, the last one for ever; counts everything.
 
-    `hold` is waited for before a reply is sent; `release()` lets all waiting replies go. Each request is judged, unless
+    `hold` is waited for before a reply is sent, and `arrived` is called before that. Each request is judged, unless
     the test says that it sends none that is right; `beyond` are the fields that only this provider knows.
     """
 
@@ -79,6 +79,7 @@ class ChatServer:
     beyond: Collection[str] = ()
     faults: list[str] = field(default_factory=list)
     hold: threading.Event = field(default_factory=threading.Event)
+    arrived: Callable[[], object] = bool
     _in_flight: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -100,6 +101,7 @@ class ChatServer:
             self._in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self._in_flight)
             reply = self.script[min(len(self.requests), len(self.script)) - 1]
+        self.arrived()
         self.hold.wait(300)
         time.sleep(self.delay)
         with self._lock:  # before the client can have the reply and send its next request

@@ -1781,3 +1781,18 @@ def test_a_job_whose_next_request_is_too_large_is_blocked_in_status_and_check_wi
         project.live(chat.url, jobs, provider={"context_tokens": 50_000})
         assert {project.status(name)["state"] for name in jobs} == {"ready"}
         assert chat.count == 2
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("kind", ["FIFO", "link", "directory"])
+def test_what_stands_where_sqlite_writes_is_left_as_it_is(
+    suffix: str, kind: str, begun: Project, chat: ChatServer
+) -> None:
+    path = begun.path().with_name(f".ledger.sqlite3{suffix}")
+    {"FIFO": os.mkfifo, "link": lambda at: at.symlink_to("/dev/null"), "directory": Path.mkdir}[kind](path)
+    before = trace(path)
+    told = command(begun, "run", "nightly")
+    assert told.code == 65
+    assert str(path) in told.about("nightly")
+    assert trace(path) == before
+    assert chat.count == 0

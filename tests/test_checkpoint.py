@@ -297,6 +297,23 @@ def test_publishing_without_space_leaves_the_old_file_whole(tmp_path: Path) -> N
     assert names(tmp_path) == {"x.json"}
 
 
+def test_a_disk_that_only_claims_to_have_published_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.json"
+    publish(path, b"old")
+    with monkeypatch.context() as lying:
+        lying.setattr(os, "write", lambda _, body: len(body))
+        with pytest.raises(StorageFailed, match="kept less than was written"):
+            publish(path, b"new")
+    with monkeypatch.context() as lying:
+        lying.setattr(Path, "rename", lambda *_: None)
+        with pytest.raises(StorageFailed, match="did not take its place"):
+            publish(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == {"x.json"}
+
+
 def test_without_space_for_the_reply_nothing_is_sent_or_counted(path: Path) -> None:
     [body] = spend(path, 1)
     with file_size_limit(1024 * 1024), pytest.raises(DiskFull, match="nothing was sent"):

@@ -30,6 +30,7 @@ from scheduler.errors import (
     ProviderRefusing,
     ProviderResting,
     ResumedError,
+    StorageFailed,
     WritableByOthers,
 )
 from scheduler.ledger import (
@@ -912,3 +913,14 @@ def test_a_process_is_known_by_more_than_its_number() -> None:
     assert not is_alive(DEAD)
     assert not is_alive(dataclasses.replace(ME, boot="another boot"))
     assert not is_alive(dataclasses.replace(ME, pid=2**22 + 1))
+
+
+def test_a_process_that_cannot_be_looked_at_is_not_taken_for_a_dead_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_alive(ME)  # the boot is known from now on
+    (tmp_path / str(ME.pid) / "stat").mkdir(parents=True)
+    monkeypatch.setattr("scheduler.owner._PROC", tmp_path)
+    for look in (this_process, lambda: is_alive(ME)):
+        with pytest.raises(StorageFailed, match=f"{tmp_path}/{ME.pid}/stat"):
+            look()

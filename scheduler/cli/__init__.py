@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import os
 import sys
@@ -64,9 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _open_streams() -> None:
     """Give streams that were closed somewhere to go, so that no file of ours ever gets their descriptors."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)
+    with contextlib.suppress(OSError):  # without /dev/null the streams that are open do
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass
+        os.close(descriptor)
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # open to the end
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # open to the end
     for stream in (sys.stdout, sys.stderr):
