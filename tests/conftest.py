@@ -24,6 +24,8 @@ LAST = [
     "kills",
     "damage",
     "races",
+    "storms",
+    "frozen",
     "bad_input",
     "series",
     "cron",
@@ -31,7 +33,7 @@ LAST = [
     "status",
     "systemd",
     "edits",
-    "restarts",
+    "soak",
     "readme",
 ]
 
