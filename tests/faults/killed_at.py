@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -188,7 +189,7 @@ def _wait(pid: int, told: IO[bytes]) -> Ended:
         return Ended(os.waitstatus_to_exitcode(status), told.read().decode())
 
 
-def _arm(step: Step) -> None:
+def _arm(step: Step, number: int = signal.SIGKILL) -> None:
     owner: Any = importlib.import_module(step.module)
     *path, name = step.name.split(".")
     for part in path:
@@ -199,10 +200,10 @@ def _arm(step: Step) -> None:
     def killing(*arguments: Any, **options: Any) -> Any:
         here = next(calls) == step.call
         if here and not step.after:
-            os.kill(os.getpid(), signal.SIGKILL)
+            signal.pthread_kill(threading.get_ident(), number)  # this thread is the first to be stopped
         result = real(*arguments, **options)
-        if here:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if here and step.after:
+            signal.pthread_kill(threading.get_ident(), number)
         return result
 
     setattr(owner, name, killing)
