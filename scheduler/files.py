@@ -199,8 +199,7 @@ def check_can_write(path: Path) -> None:
             _check_is_folder(there, found)
         entering = os.X_OK if stat.S_ISDIR(found.st_mode) else 0
         if not os.access(there, os.W_OK | entering):
-            read_only = os.statvfs(there).f_flag & os.ST_RDONLY
-            raise OSError(errno.EROFS if read_only else errno.EACCES, "")
+            raise OSError(errno.EROFS if os.statvfs(there).f_flag & os.ST_RDONLY else errno.EACCES, "")
 
 
 def _check_is_folder(path: Path, found: os.stat_result) -> None:
@@ -217,7 +216,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def publish(path: Path, body: bytes, mode: int = 0o600) -> None:
+def publish(path: Path, body: bytes, mode: int = 0o600, tries: int = 8) -> None:
     """Put the bytes at the path in one step: a sibling of this mode, made durable, renamed over it.
 
     The new name itself is not synced: the ledger knows the document, and an older file is put right on the next load.
@@ -236,9 +235,12 @@ def publish(path: Path, body: bytes, mode: int = 0o600) -> None:
             sibling.rename(path)
             if os.path.lexists(sibling):
                 raise OSError(errno.EIO, "a new file did not take its place")
-        except BaseException:
+        except BaseException as error:
             sibling.unlink(missing_ok=True)
-            raise
+            if not (tries and isinstance(error, FileNotFoundError)):
+                raise
+            # Another holder, whom only a deleted lock file lets in, took it for a leftover.
+            publish(path, body, mode, tries - 1)
 
 
 def create(path: Path) -> int:
@@ -276,8 +278,7 @@ def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
     """
     sibling = path.with_name(f".{path.name}.{'0' * 16}.tmp")
     with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
-        sibling.unlink(missing_ok=True)  # of a process that was killed between the next two lines
-        descriptor = create(sibling)
+        descriptor = _create_anew(sibling)
     try:
         with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
             sibling.unlink(missing_ok=True)
@@ -288,6 +289,13 @@ def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _create_anew(path: Path) -> int:
+    with contextlib.suppress(FileExistsError):  # of one that was killed before it took it away, or of another holder
+        return create(path)
+    path.unlink(missing_ok=True)
+    return _create_anew(path)
 
 
 def _allocate(descriptor: int, size: int) -> None:

@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
@@ -169,11 +170,13 @@ class Exchange:
     def _within(self, seconds: float, send: _Send) -> Any:
         """Let `send` do its one exchange within so many seconds; raise the AskFailed that it ends in."""
         client, self._client = self._client or self._open(), None
-        call = Call()
+        call, end = Call(), time.monotonic() + seconds
         _in_flight.add(call)
         try:
             threading.Thread(target=self._work, args=(call, client, send), name="exchange", daemon=True).start()
             result = call.mailbox.get(timeout=seconds)
+            if isinstance(result, AskFailed) and result.outcome == "connect_error" and time.monotonic() >= end:
+                raise queue.Empty  # this process was stopped, which says nothing of the provider
         except queue.Empty:
             call.end()
             reason = f"no complete reply within {seconds:g} s"

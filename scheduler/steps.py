@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import os
 import signal
+import threading
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -103,8 +103,8 @@ def find(step: Step) -> tuple[Any, str]:
     return owner, name
 
 
-def arm(step: Step) -> None:
-    """Have this process die by SIGKILL once it comes to the step."""
+def arm(step: Step, number: int = signal.SIGKILL) -> None:
+    """Have this process die by SIGKILL, or get another signal, once it comes to the step."""
     owner, name = find(step)
     real = getattr(owner, name)
     calls = itertools.count(1)
@@ -112,10 +112,10 @@ def arm(step: Step) -> None:
     def killing(*arguments: Any, **options: Any) -> Any:
         here = next(calls) == step.call
         if here and not step.after:
-            os.kill(os.getpid(), signal.SIGKILL)
+            signal.pthread_kill(threading.get_ident(), number)  # to this thread, which is the first to stop
         result = real(*arguments, **options)
-        if here:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if here and step.after:
+            signal.pthread_kill(threading.get_ident(), number)
         return result
 
     setattr(owner, name, killing)

@@ -26,6 +26,8 @@ LAST = [
     "kills",
     "damage",
     "races",
+    "storms",
+    "frozen",
     "bad_input",
     "series",
     "cron",
@@ -33,7 +35,7 @@ LAST = [
     "status",
     "systemd",
     "edits",
-    "restarts",
+    "soak",
     "readme",
 ]
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from scheduler import load_state, resume_once
+from scheduler import files, load_state, resume_once
 from scheduler.checkpoint import GROWTH, check_size, hold
 from scheduler.document import MAX_BYTES, digest, dump
 from scheduler.errors import (
@@ -286,6 +286,26 @@ def test_space_that_is_not_there_is_refused_and_leaves_nothing(tmp_path: Path, b
             pass
     assert names(tmp_path) == set()
     assert len(os.listdir("/dev/fd")) == descriptors
+
+
+def test_another_holder_who_takes_the_siblings_away_is_no_fault_of_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_folder(path.parent)
+    sync, taken = os.fsync, list[Path]()
+
+    def rival(descriptor: int) -> None:
+        sync(descriptor)
+        if len(taken) < 3:
+            taken.extend(path.parent.glob("*.tmp"))
+            remove_leftovers(path)
+
+    monkeypatch.setattr(files.os, "fsync", rival)
+    publish(path, b"new")
+    path.with_name(f".{path.name}.{'0' * 16}.tmp").touch()
+    with reserved(path, before=1024, after=1024):
+        pass
+    assert (len(taken), path.read_bytes(), list(path.parent.glob("*.tmp"))) == (3, b"new", [])
 
 
 def test_publishing_without_space_leaves_the_old_file_whole(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -706,6 +707,21 @@ def test_a_request_that_nobody_reads_ends_at_the_deadline(serve) -> None:
     assert caught.value.outcome == "timeout"
     assert time.monotonic() - start < DEADLINE + 1
     join_workers()
+
+
+def test_a_connection_that_broke_while_this_process_was_stopped_past_the_deadline_is_a_timeout(
+    serve, monkeypatch
+) -> None:
+    class Earlier(threading.Thread):
+        def start(self) -> None:
+            """Run to the end before anybody looks at the clock, as if it were the first to go on."""
+            self.run()
+
+    server = serve(deaf)
+    monkeypatch.setattr(gateway, "threading", SimpleNamespace(Thread=Earlier, RLock=threading.RLock))
+    with Exchange(provider(server.url, timeout=DEADLINE), KEY, {}) as exchange, pytest.raises(AskFailed) as caught:
+        exchange({"model": "m", "messages": []})
+    assert (caught.value.outcome, caught.value.billed, caught.value.rests) == ("timeout", "maybe", "none")
 
 
 def test_the_deadline_covers_a_tls_handshake_that_never_answers(serve) -> None:

@@ -12,8 +12,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from scheduler.ledger import ledger_rows
 from scheduler.roster import read_daemon
+from tests import support
+from tests.conftest import Begin
+from tests.faults.broken import broken
 from tests.faults.cases import sized
 from tests.support import ChatServer, Project, wait_until
 from tests.test_daemon import by_rename, by_swapping_a_link, in_place, ledger, outcomes, service
@@ -42,8 +47,24 @@ WAYS: list[Callable[[Path, str], None]] = [by_rename, in_place, cut_then_complet
 
 
 def test_every_final_content_is_in_force_in_time_and_no_job_is_lost_or_doubled(
-    project: Project, chat: ChatServer
+    harness: Begin, project: Project, chat: ChatServer
 ) -> None:
+    with harness("edits of jobs.yaml", least=EDITS) as case:
+        case("edits", edit_and_check(project, chat, EDITS))
+
+
+def test_a_daemon_that_does_not_look_at_its_file_is_caught(
+    harness: Begin, project: Project, chat: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(support, "PROGRAM", broken("ignores edits"))
+    with harness("edits of jobs.yaml") as case:
+        with pytest.raises(AssertionError, match="in force"):
+            edit_and_check(project, chat, 1)
+        case.control("the file is not looked at any more", caught=1)
+
+
+def edit_and_check(project: Project, chat: ChatServer, edits: int) -> int:
+    """Edit the file of a daemon so many times; check that each final content comes into force, in time and once."""
     chance = random.Random(7)
     folder = project.path().parent
     slowest = 0.0
@@ -67,8 +88,8 @@ def test_every_final_content_is_in_force_in_time_and_no_job_is_lost_or_doubled(
     finals = {0}
     with service(project) as daemon:
         number = 0
-        while number < EDITS:
-            for _ in range(min(chance.randint(1, BURST), EDITS - number)):
+        while number < edits:
+            for _ in range(min(chance.randint(1, BURST), edits - number)):
                 number += 1
                 text = content(number)
                 WAYS[number % len(WAYS)](project.config, text)
@@ -81,12 +102,13 @@ def test_every_final_content_is_in_force_in_time_and_no_job_is_lost_or_doubled(
             wait_until(lambda name=name: project.path(name).exists(), WITHIN, f"{name} begun")  # type: ignore[misc]
             finals.add(number)
         wait_until(lambda: chat.count >= len(finals), 30, "a request of each job")
-        wait_until(lambda: outcomes(project, f"job-{EDITS}") == ["answered"], 30, "the last answer")
+        wait_until(lambda: outcomes(project, f"job-{edits}") == ["answered"], 30, "the last answer")
         daemon.stop()
-    print(f"{EDITS} edits, {len(finals) - 1} final contents, the slowest in force after {slowest:.2f} s")
+    print(f"{len(finals) - 1} final contents, the slowest in force after {slowest:.2f} s")
     sent = Counter(str(request["messages"]) for request in chat.requests)
     assert set(sent.values()) == {1}, "a job was doubled"
     rows = ledger(project, "SELECT job, count(*) FROM admission GROUP BY job")
     assert {count for _, count in rows} == {1}
     assert {f"job-{one}" for one in finals} <= {job for job, _ in rows}, "a job was lost"
     assert chat.count == len(rows)
+    return number

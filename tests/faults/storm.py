@@ -1,0 +1,190 @@
+"""Many processes of the program at once, forked from one that has everything imported, some of them killed.
+
+Run as `python -m tests.faults.storm [VARIANT]`: reads a wave as JSON per line on stdin, prints how its members ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from tests.support import ROOT, Project
+
+LAST_KILL = 0.6  # seconds after the start of a wave
+LOOKED_FOR = 0.5  # seconds for which somebody is looked for who waits for a reply
+LONGEST = 100.0
+ROOM = 2**30
+
+
+@contextlib.contextmanager
+def in_memory() -> Iterator[Path]:
+    """Yield a folder in memory where there is room: a process that is killed loses nothing that it has written."""
+    memory = Path("/dev/shm")
+    ample = memory.is_dir() and shutil.disk_usage(memory).free > ROOM  # a container may have a small one
+    with tempfile.TemporaryDirectory(prefix="resumed-", dir=memory if ample else None) as path:
+        yield Path(path)
+
+
+class Member(NamedTuple):
+    """How one process of a wave ended."""
+
+    pid: int
+    command: list[str]
+    code: int
+    err: str
+
+
+Wave = Callable[..., list[Member]]
+
+
+@contextlib.contextmanager
+def storms(project: Project, variant: str = "") -> Iterator[Wave]:
+    """Start the process that is forked; yield what runs one wave.
+
+    A wave has a command for each of its members. So many of them get SIGKILL as `kills` says: who waits for a reply at
+    that moment, if anybody does. In the folder `mischief` lock files are deleted, and checkpoints deleted and restored.
+    A daemon gets SIGTERM once all others have ended.
+    """
+    command = [sys.executable, "-m", "tests.faults.storm", *([variant] if variant else [])]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=project.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as driver:
+        asked, told = driver.stdin, driver.stdout
+        assert asked is not None
+        assert told is not None
+
+        def wave(
+            config: Path,
+            commands: Sequence[Sequence[str]],
+            *,
+            chance: random.Random,
+            kills: int = 0,
+            mischief: str = "",
+        ) -> list[Member]:
+            plan = {
+                "commands": [["--config", str(config), *command] for command in commands],
+                "kills": sorted(chance.uniform(0, LAST_KILL) for _ in range(kills)),
+                "folder": str(config.parent / "checkpoints"),
+                "mischief": mischief,
+                "seed": chance.random(),
+            }
+            asked.write(json.dumps(plan) + "\n")
+            asked.flush()
+            line = told.readline()
+            assert line, "the process that is forked has ended"
+            return [Member(*ended) for ended in json.loads(line)]
+
+        try:
+            yield wave
+        finally:
+            asked.close()
+            driver.wait(LONGEST)
+
+
+def _main() -> None:
+    for module in ("scheduler.cli", "scheduler.gateway", "scheduler.keys", "scheduler.daemon"):
+        importlib.import_module(module)
+    for variant in sys.argv[1:]:
+        importlib.import_module("tests.faults.broken").VARIANTS[variant]()
+    for line in sys.stdin:
+        print(json.dumps(_wave(json.loads(line))), flush=True)
+
+
+def _wave(plan: dict[str, Any]) -> list[tuple[int, list[str], int, str]]:
+    chance = random.Random(plan["seed"])
+    cli = importlib.import_module("scheduler.cli")
+    vandal = _fork(lambda: vandalise(Path(plan["mischief"]), chance)) if plan["mischief"] else None
+    members = [(_fork(lambda command=command: cli.main(command)), command) for command in plan["commands"]]
+    begun = time.monotonic()
+    for after in plan["kills"]:
+        time.sleep(max(0.0, begun + after - time.monotonic()))
+        pids = [pid for (pid, _), _ in members]
+        # Not waited for yet, so nobody else has its number.
+        os.kill(_asking(Path(plan["folder"]), pids) or chance.choice(pids), signal.SIGKILL)
+    codes: dict[int, int] = {}
+    for (pid, _), command in sorted(members, key=lambda member: "daemon" in member[1]):
+        if "daemon" in command:
+            os.kill(pid, signal.SIGTERM)
+        codes[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    ends = [(pid, command, codes[pid], _read(told)) for (pid, told), command in members]
+    if vandal:
+        os.kill(vandal[0], signal.SIGKILL)
+        os.waitpid(vandal[0], 0)
+        ends.append((vandal[0], ["vandal"], 0, _read(vandal[1])))
+    return ends
+
+
+def _asking(folder: Path, pids: Collection[int]) -> int | None:
+    """Return one that waits for a reply, by the ledger."""
+    end = time.monotonic() + LOOKED_FOR
+    while time.monotonic() < end:
+        with contextlib.suppress(sqlite3.Error):
+            with contextlib.closing(sqlite3.connect(f"file:{folder}/.ledger.sqlite3?mode=ro", uri=True)) as base:
+                rows = base.execute("SELECT pid FROM admission WHERE outcome IS NULL").fetchall()
+            if found := [pid for (pid,) in rows if pid in pids]:
+                return int(found[0])
+        time.sleep(0.005)
+    return None
+
+
+def _fork(run: Callable[[], int]) -> tuple[int, IO[bytes]]:
+    told = tempfile.TemporaryFile()  # noqa: SIM115  # _read closes it
+    pid = os.fork()
+    if pid:
+        return pid, told
+    code = 99
+    try:
+        os.dup2(told.fileno(), 1)
+        os.dup2(told.fileno(), 2)
+        code = run()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _read(told: IO[bytes]) -> str:
+    told.seek(0)
+    with told:
+        return told.read().decode()
+
+
+def vandalise(folder: Path, chance: random.Random) -> int:
+    """Delete lock files and checkpoints and restore old copies of these, until killed; says each on stdout."""
+    kept: dict[bytes, Path] = {}
+    end = time.monotonic() + LONGEST
+    while time.monotonic() < end:
+        time.sleep(chance.choice([0, 0.001, 0.005]))
+        for path in folder.glob("*.lock"):
+            path.unlink()
+            os.write(1, b"lock deleted\n")
+        for path in folder.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                kept[path.read_bytes()] = path  # whole, for it was renamed into place
+                if chance.random() < 0.5:
+                    path.unlink()
+                    os.write(1, b"checkpoint deleted\n")
+        if kept and chance.random() < 0.5:
+            body = chance.choice(list(kept))
+            aside = folder.with_name("copy")
+            aside.write_bytes(body)
+            aside.chmod(0o600)
+            aside.rename(kept[body])
+            os.write(1, b"copy restored\n")
+    return 0
+
+
+if __name__ == "__main__":
+    _main()
