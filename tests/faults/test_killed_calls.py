@@ -1,0 +1,231 @@
+"""SIGKILL at the file and network calls of the real program, from its lock to its exit; then it goes on by itself."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cases import TIER, Begin, needs, sized
+from tests.faults.kill_points import Point, Ran, killed, listed, was_killed
+from tests.faults.kill_scenarios import ANSWER, APPROVE, SCENARIOS, Scenario
+from tests.faults.preloaded import Preloaded, preloaded
+from tests.faults.promises import Moment, check_counted, check_ended, check_kept, look
+from tests.support import PROGRAM, ChatServer, Project, chat_server
+
+HARNESS = "SIGKILL at file and network system calls"
+SENDS_FIRST = [sys.executable, "-m", "tests.faults.sends_first"]
+PERSON = [*APPROVE, "--redeliver"]
+TICKS = 8
+# What a command that is killed says of what it has made durable.
+SAID = {"renew": "renewed; ", "revise": "revised; ", "review": "nightly: approved", "run": ": answered"}
+
+
+@dataclass
+class Bench:
+    """The prepared state of one scenario, the server that counts, and the process that recovers."""
+
+    scenario: Scenario
+    folder: Path
+    chat: ChatServer
+    runner: Preloaded
+    prepared: Project
+    begin: Moment
+    known: dict[tuple[object, ...], list[Point]] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def case(self) -> Case:
+        """Return a copy of the state to try one case on."""
+        name = f"case-{next(self.numbers):05}"
+        self.chat.script = [self.scenario.reply]
+        return Case(self, name, self.scenario.copy(self.prepared, self.folder / name, self.chat, name), self.begin)
+
+    def points(self) -> list[Point]:
+        """Return where the command of the scenario can be killed, from a run that is not; it comes to its end too."""
+        case = self.case()
+        with case.answering():
+            ran = listed(case.project, self.scenario.command)
+        assert ran.held, ran.err
+        assert self.scenario.seen(self.chat), "the scenario is not what it says"
+        case.see(ran)
+        case.finish()
+        return ran.points
+
+
+@dataclass
+class Case:
+    """One copy, and the last moment that was seen of it."""
+
+    bench: Bench
+    name: str
+    project: Project
+    last: Moment
+
+    @property
+    def sent(self) -> int:
+        """How many requests the server has had for it."""
+        return sum(headers.get("X-Case") == self.name for headers in list(self.bench.chat.headers))
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Let the server do what the scenario says while the block runs, and answer from then on."""
+        chat = self.bench.chat
+        if self.bench.scenario.held:
+            chat.hold.clear()
+        try:
+            yield
+        finally:
+            chat.script = [ANSWER]
+            chat.hold.set()
+
+    def see(self, ran: Ran | None = None) -> Moment:
+        """Look at what there is now, and check it."""
+        now = look(self.project, self.sent)
+        check_counted(self.bench.begin, now)
+        check_kept(self.last, now)
+        if ran:
+            assert "Traceback" not in ran.err
+            said = SAID[self.bench.scenario.command[0]]
+            if said in ran.err:  # acknowledged
+                assert now.document["status"] == "done" if said == SAID["run"] else self.bench.scenario.entered(now)
+        self.last = now
+        return now
+
+    def kill(self, point: Point, program: Sequence[str] = PROGRAM, *, inject: bool = True) -> None:
+        """Kill the scenario's command at a point, and check what that leaves."""
+        with self.answering():
+            ran = killed(self.project, self.bench.scenario.command, point, program, inject=inject)
+        assert was_killed(ran, point), f"no kill happened at {point}: exit {ran.code}, {ran.err}"
+        self.see(ran)
+
+    def next_command(self) -> list[str]:
+        """Return what is to be run now: what a person said and is not in the ledger yet, else the next tick."""
+        scenario = self.bench.scenario
+        return ["tick", "nightly"] if scenario.entered(self.last) else list(scenario.command)
+
+    def kill_again(self, dice: random.Random) -> Point | None:
+        """Kill the recovering run too; None where none is needed, or where that point did not come."""
+        command, moment = self.next_command(), self.last
+        command = ["run", *command[1:]] if command[0] == "tick" else command
+        kind = (*command, moment.document["status"], None in moment.admissions.values(), moment.file == moment.body)
+        if kind not in self.bench.known:
+            bench, name = self.bench, f"{self.name}-listed"
+            copy = bench.scenario.copy(self.project, bench.folder / name, bench.chat, name)
+            bench.known[kind] = listed(copy, command).points
+        if not self.bench.known[kind]:
+            return None
+        point = dice.choice(self.bench.known[kind])
+        ran = killed(self.project, command, point)
+        self.see(ran)
+        return point if was_killed(ran, point) else None
+
+    def finish(self) -> None:
+        """Let it go on by itself to its end, eight hours from one tick to the next, and see that it then rests."""
+        now, ticks = datetime.now(UTC), 0
+        while not (self.last.settled and self.bench.scenario.entered(self.last)):
+            ticks += 1
+            assert ticks <= TICKS, f"not at its end after {TICKS} ticks: {self.last}"
+            self._run(self.next_command(), now + timedelta(hours=8 * ticks))
+        if "unknown" in self.last.deliveries.values():
+            self._run(PERSON, now + timedelta(hours=8 * ticks + 4))
+        before = self.last
+        self._run(["tick", "nightly"], now + timedelta(hours=8 * ticks + 8))
+        assert (self.last.sent, self.last.body) == (before.sent, before.body)
+        check_ended(self.bench.begin, self.last)
+        if self.bench.scenario.name == "review":
+            assert (self.project.folder / "out" / "answer.txt").read_bytes() == b"fin"
+
+    def _run(self, command: Sequence[str], at: datetime) -> None:
+        ended = self.bench.runner.run(self.project.config, *command, at=at)
+        assert ended.code in (0, 69, 75), f"{command}: exit {ended.code}: {ended.err}"
+        assert "Traceback" not in ended.err
+        self.see()
+
+
+@contextmanager
+def bench(name: str, folder: Path) -> Iterator[Bench]:
+    """Prepare a scenario, with a server and a process that recovers."""
+    scenario = SCENARIOS[name]
+    with chat_server() as chat, preloaded(Project(folder / "any").environ()) as runner:
+        prepared = scenario.prepare(folder / "prepared", chat, runner)
+        begin = look(prepared, 0)
+        yield Bench(scenario, folder, chat, runner, prepared, begin)
+
+
+def spread(points: list[Point], number: int) -> list[Point]:
+    """Return so many of the points, evenly from the first to the last; all of them where that is wanted."""
+    if TIER == "full" or number >= len(points):
+        return points
+    return [points[int((place + 0.5) * len(points) / number)] for place in range(number)]
+
+
+# How many kills and pairs of each scenario; the small run takes some of them.
+SMALL = {"first": (4, 1), "tool call": (4, 1), "interrupted": (2, 1), "renew": (2, 0)}
+SHARES = {
+    name: (sized(SMALL.get(name, (0, 0))[0], 25, 50), sized(SMALL.get(name, (0, 0))[1], 9, 25)) for name in SCENARIOS
+}
+
+
+@pytest.mark.parametrize("name", [name for name, share in SHARES.items() if any(share)])
+def test_a_job_goes_on_from_a_kill_at_any_call(name: str, tmp_path: Path, harness: Begin) -> None:
+    needs("strace")
+    kills, pairs = SHARES[name]
+    with harness(HARNESS, kills + pairs) as case, bench(name, tmp_path) as prepared:
+        points = prepared.points()
+        for point in spread(points, kills):
+            once = prepared.case()
+            with told(name, point):
+                once.kill(point)
+                once.finish()
+            case("kills")
+        dice = random.Random(f"{name} {pairs}")
+        found = 0
+        for _ in range(3 * pairs):
+            if found == pairs:
+                break
+            first, twice = dice.choice(points), prepared.case()
+            second: Point | None = None
+            with told(name, first):
+                twice.kill(first)
+                second = twice.kill_again(dice)
+                with told("and then", second):
+                    twice.finish()
+            if second:
+                found += 1
+                case("kill-then-kill pairs")
+
+
+@contextmanager
+def told(*what: object) -> Iterator[None]:
+    """Say which case it was that failed."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(" ".join(map(str, what)))
+        raise
+
+
+def test_a_program_that_sends_before_it_counts_is_caught(tmp_path: Path, harness: Begin) -> None:
+    needs("strace")
+    caught = 0
+    with harness(HARNESS) as case, bench("first", tmp_path) as prepared:
+        for point in (Point("lock", "fdatasync", 1), Point("lock", "fsync", 1))[: sized(1, 2, 2)]:
+            with pytest.raises(AssertionError, match=r"1 requests, 0 were admitted|before there was a file"):
+                prepared.case().kill(point, SENDS_FIRST)
+            caught += 1
+        case.control("each request is sent before it is counted", caught)
+
+
+def test_a_run_in_which_nothing_is_injected_is_no_case(tmp_path: Path, harness: Begin) -> None:
+    needs("strace")
+    with harness(HARNESS) as case, bench("first", tmp_path) as prepared:
+        with pytest.raises(AssertionError, match="no kill happened"):
+            prepared.case().kill(Point("lock", "fsync", 1), inject=False)
+        case.control("strace injects nothing", 1)
