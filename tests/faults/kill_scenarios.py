@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support import ChatServer, Project, Reply, answer, tool_calls
 ANSWER = answer("fin")
 READ = "reference.txt"
 CALL = tool_calls(("c1", "read_file", f'{{"path": "{READ}"}}'))
-LONG = "The shop ships within three days. " * 400
+LONG = "The shop ships within three days. " * 100
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Scenario:
 
     `before` are the replies of the attempts that came before; `entered` tells whether the command's effect is durable,
     for a run is simply followed by the next one. A `held` server never answers. `behind` puts the file back to what it
-    was before the last reply, as a kill between the two does; `open` lets a process die once its attempt is counted.
+    was before the last reply, as a kill between the two does; `open` lets a process die once its attempt is counted;
+    `edit` and `window` are how the entry and the model's window are changed before the kill; `seen` makes sure of it.
     """
 
     name: str
@@ -34,17 +35,20 @@ class Scenario:
     reply: Reply = field(default_factory=lambda: ANSWER)
     held: bool = False
     entry: dict[str, Any] = field(default_factory=dict)
-    provider: dict[str, Any] = field(default_factory=dict)
+    edit: dict[str, Any] = field(default_factory=dict)
+    window: int | None = None
     behind: bool = False
     open: bool = False
     entered: Callable[[Moment], bool] = lambda _: True
     seen: Callable[[ChatServer], bool] = lambda _: True
 
-    def write(self, project: Project, chat: ChatServer, case: str, **entry: Any) -> None:
+    def write(
+        self, project: Project, chat: ChatServer, case: str, entry: Mapping[str, Any], window: int | None = None
+    ) -> None:
         """Write the jobs.yaml; the server tells the requests of one case by a header."""
         whole = {"schedule": "0 * * * *", "read": [READ], **self.entry, **entry}
-        provider = {"headers": {"X-Case": case}, **self.provider}
-        project.live(chat.url, {"nightly": whole}, provider=provider)
+        provider = {"headers": {"X-Case": case}, "context_tokens": window}
+        project.live(chat.url, {"nightly": whole}, provider={name: x for name, x in provider.items() if x is not None})
 
     def prepare(self, folder: Path, chat: ChatServer, runner: Preloaded) -> Project:
         """Make the state that the command finds."""
@@ -52,7 +56,7 @@ class Scenario:
         project = Project(folder)
         (folder / "out").mkdir()
         (folder / READ).write_text(LONG if self.name == "compaction" else "three days", "utf-8")
-        self.write(project, chat, "before")
+        self.write(project, chat, "before", {})
         earlier = b""
         for reply in self.before:
             earlier = project.path().read_bytes() if project.path().exists() else b""
@@ -72,8 +76,7 @@ class Scenario:
         """Return a copy of the prepared state."""
         shutil.copytree(prepared.folder, folder)
         project = Project(folder)
-        task = {"task": "Summarise the other log"} if self.name == "revise" else {}
-        self.write(project, chat, case, **task)
+        self.write(project, chat, case, self.edit, self.window)
         return project
 
 
@@ -83,6 +86,7 @@ def _compacted(chat: ChatServer) -> bool:
 
 RENEW = ("renew", "nightly", "--reason", "new prices", "--confirm", "nightly")
 REVISE = ("revise", "nightly", "--reason", "the question was unclear")
+OTHER = {"task": "Summarise the other log"}
 APPROVE = ("review", "nightly", "--approve", "--note", "as the list says")
 
 SCENARIOS = {
@@ -93,12 +97,12 @@ SCENARIOS = {
         Scenario("fourth", before=(CALL, CALL, CALL)),
         Scenario("done", before=(CALL, ANSWER), behind=True),
         Scenario("tool call", reply=CALL),
-        Scenario("compaction", before=(CALL, CALL, CALL), provider={"context_tokens": 9000}, seen=_compacted),
+        Scenario("compaction", before=(CALL, CALL, CALL), window=4000, seen=_compacted),
         Scenario("timeout", held=True, entry={"timeout": 1}),
         Scenario("500", reply=(500, {"error": {"message": "down"}})),
         Scenario("interrupted", before=(CALL,), open=True),
         Scenario("renew", RENEW, before=(CALL, ANSWER), entered=lambda now: now.allowance == 2),
-        Scenario("revise", REVISE, before=(CALL,), entered=lambda now: bool(now.archive)),
+        Scenario("revise", REVISE, before=(CALL,), edit=OTHER, entered=lambda now: bool(now.archive)),
         Scenario(
             "review",
             APPROVE,
