@@ -19,4 +19,16 @@ def _wait(event: str, _: object) -> None:
         os.readv(_go, [bytearray(1)])
 
 
+def _scope() -> str:
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope") as file:
+            return file.read().strip()
+    except OSError:
+        return "0"
+
+
+if _scope() == "1":  # strace may come only to what it has started itself, or to what asks for it
+    import ctypes
+
+    ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)
 sys.addaudithook(_wait)
