@@ -48,11 +48,12 @@ class Ran:
     held: bool
     pid: int
     locker: int
+    folder: str
     calls: tuple[Call, ...]
 
     @property
     def points(self) -> list[Point]:
-        """Where it could be killed: each call but those that load modules, and of a run that only looks the first."""
+        """Where it could be killed: no call that loads a module or looks elsewhere, and of a run of looks the first."""
         counts: Counter[tuple[int, str]] = Counter()
         before: dict[int, tuple[str, str]] = {}
         points = []
@@ -65,9 +66,10 @@ class Ran:
             hit = thread != "request" or number > max(
                 (counts[pid, name] for pid, name in counts if name == call.name and pid != call.pid), default=0
             )
-            again = call.name in _LOOKING and before.get(call.pid) == (call.name, file)
+            elsewhere = self.folder not in call.arguments and "<socket:" not in call.arguments
+            idle = call.name in _LOOKING and (elsewhere or before.get(call.pid) == (call.name, file))
             before[call.pid] = (call.name, file)
-            if hit and not again and not file.startswith(_MODULES) and not (thread == "request" and answered):
+            if hit and not idle and not file.startswith(_MODULES) and not (thread == "request" and answered):
                 points.append(Point(thread, call.name, number))
             answered = answered or call.name == "recvfrom"  # a reply may come in one piece or in two
         return points
@@ -105,7 +107,9 @@ def _started(
 ) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
     """Start the program, and wait until a thread is about to take the lock, or it has ended; the pipe lets it go on."""
     (told, tell), (wait, go) = os.pipe(), os.pipe()
-    environ = project.environ(WAIT_AT_LOCK=f"{tell} {wait}", PYTHONPATH=f"{AT_LOCK}{os.pathsep}{LEAN}:{ROOT}")
+    path = os.pathsep.join(map(str, (AT_LOCK, LEAN, ROOT)))
+    # One run that compiles a module would make calls that the next one does not.
+    environ = project.environ(WAIT_AT_LOCK=f"{tell} {wait}", PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1")
     process = subprocess.Popen(
         [*program, "--config", str(project.config), *command],
         env=environ,
@@ -138,4 +142,4 @@ def _run(project: Project, command: Sequence[str], program: Sequence[str], point
                 err, _ = process.communicate(timeout=60)
         else:
             err, _ = process.communicate(timeout=60)
-        return Ran(process.returncode, err, bool(locker), process.pid, locker, tuple(calls))
+        return Ran(process.returncode, err, bool(locker), process.pid, locker, str(project.folder), tuple(calls))

@@ -47,7 +47,14 @@ def preloaded(environ: Mapping[str, str]) -> Iterator[Preloaded]:
 
 
 def _main() -> None:
-    for module in ("scheduler.cli", "scheduler.gateway", "scheduler.keys", "scheduler.review", "scheduler.mend"):
+    for module in (
+        "scheduler.cli",
+        "scheduler.gateway",
+        "scheduler.keys",
+        "scheduler.review",
+        "scheduler.mend",
+        "scheduler.child",
+    ):
         importlib.import_module(module)
     for line in sys.stdin:
         asked = json.loads(line)

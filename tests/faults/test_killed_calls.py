@@ -24,7 +24,7 @@ from tests.support import PROGRAM, ChatServer, Project, chat_server
 HARNESS = "SIGKILL at file and network system calls"
 SENDS_FIRST = [sys.executable, "-m", "tests.faults.sends_first"]
 PERSON = [*APPROVE, "--redeliver"]
-TICKS = 8
+TICKS = 2
 TRIES = 2
 NO_KILL = "no kill happened"
 # What a command that is killed says of what it has made durable.
