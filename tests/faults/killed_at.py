@@ -86,15 +86,16 @@ def _main() -> None:
         time_machine.travel(datetime.fromisoformat(plan["at"])).start()
     pairs = zip(plan["commands"], plan["steps"], strict=True)
     if plan["together"]:
-        started = [_fork(command, step) for command, step in pairs]
-        ended = [_wait(*process) for process in started]
+        started = [fork(command, step) for command, step in pairs]
+        ended = [wait(*process) for process in started]
     else:
-        ended = [_wait(*_fork(command, step)) for command, step in pairs]
+        ended = [wait(*fork(command, step)) for command, step in pairs]
     print(json.dumps(ended))
 
 
-def _fork(command: list[str], step: str | None) -> tuple[int, IO[bytes]]:
-    told = tempfile.TemporaryFile()  # noqa: SIM115  # _wait closes it
+def fork(command: list[str], step: str | None = None) -> tuple[int, IO[bytes]]:
+    """Fork a process that runs the program; return its number, and the file that takes what it prints."""
+    told = tempfile.TemporaryFile()  # noqa: SIM115  # wait closes it
     pid = os.fork()
     if pid:
         return pid, told
@@ -109,7 +110,8 @@ def _fork(command: list[str], step: str | None) -> tuple[int, IO[bytes]]:
         os._exit(code)
 
 
-def _wait(pid: int, told: IO[bytes]) -> Ended:
+def wait(pid: int, told: IO[bytes]) -> Ended:
+    """Wait for the end of a forked process."""
     _, status = os.waitpid(pid, 0)
     told.seek(0)
     with told:

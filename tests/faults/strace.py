@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -68,6 +69,32 @@ def traced(
         )
         found = parsed(told.read_text("utf-8", "replace"))
     return Traced(ended.returncode, ended.stdout, ended.stderr, found)
+
+
+@contextmanager
+def attached(
+    pid: int, calls: Sequence[str], *, inject: str = "", threads: bool = False, text: int = 200
+) -> Iterator[list[Call]]:
+    """Trace a thread that runs already, or with `threads` its whole process; yield the calls, there at the end.
+
+    The block lets the thread go on, and ends once its process has ended. strace counts `when=` from here on.
+    """
+    found: list[Call] = []
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder, "trace")
+        command = ["strace", *(["-f"] if threads else []), "-y", "-s", str(text), "-o", str(told), "-p", str(pid)]
+        command += [f"--trace={','.join(calls)}", *([f"--inject={inject}"] if inject else [])]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
+            try:
+                said = strace.stderr.readline() if strace.stderr else ""
+                assert " attached" in said, said
+                yield found
+                strace.communicate(timeout=60)
+            finally:
+                strace.kill()
+        # Of a single thread strace writes no number.
+        lines = told.read_text("utf-8", "replace").splitlines()
+        found += parsed("\n".join(lines if threads else [f"{pid} {line}" for line in lines]))
 
 
 def parsed(text: str) -> tuple[Call, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 
 from tests.faults.cases import needs
-from tests.faults.strace import parsed, traced
+from tests.faults.strace import attached, parsed, traced
 
 
 def test_calls_that_another_thread_interrupts_are_put_together() -> None:
@@ -42,3 +43,19 @@ def test_a_kill_and_an_error_happen_at_the_call_that_is_named() -> None:
     failed = traced(command, ["mkdir"], inject="mkdir:error=EDQUOT:when=1", environ=environ)
     assert [call.error for call in failed.injected] == ["EDQUOT"]
     assert "Disk quota exceeded" in failed.err
+
+
+def test_a_kill_is_counted_from_where_strace_comes_to_a_running_program() -> None:
+    needs("strace")
+    code = "import os, sys\nfor _ in range(9): os.access('/nowhere', 0)\nprint('ready')\nsys.stdin.read(1)\n"
+    code += "for _ in range(9): os.access('/there', 0)"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-u", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdout
+        assert program.stdout.readline() == b"ready\n"
+        fault = "access:signal=SIGKILL:when=5"
+        with attached(program.pid, ["access"], inject=fault) as calls:
+            program.communicate(b"1", timeout=60)
+    assert program.returncode == -signal.SIGKILL
+    assert [call.result for call in calls] == ["-1"] * 4 + ["?"]
