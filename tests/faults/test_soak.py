@@ -172,7 +172,7 @@ def lost(soak: Soak) -> dict[tuple[str, int], bool]:
         rows = ledger(soak.project, "SELECT point, admitted_at, ended_at FROM admission WHERE job = ?", name)
         points, period = {point for point, *_ in rows}, PERIOD + int(name[-1]) % 3
         for point in set(range(since[name], max(points, default=since[name]), period)) - points:
-            if not any(begun <= point <= (ended or point) for _, begun, ended in rows):
+            if not any(begun <= point <= (ended or point) + 1 for _, begun, ended in rows):  # ends are cut to seconds
                 found[name, point] = soak.told(name, point)
     for name in (f"slow-{one}" for one in range(SLOW)):
         openings = dict(ledger(soak.project, "SELECT point, opening FROM opening WHERE series = ?", name))
