@@ -16,23 +16,14 @@ from filelock import FileLock, Timeout
 from scheduler import flights
 from scheduler.database import Connection
 from scheduler.document import MAX_BYTES, dump
+from scheduler.durable import make_folder, publish, remove_leftovers, reserved
 from scheduler.errors import (
     CheckpointBusy,
     ReplyOrphaned,
     RequestRefused,
     ResumedError,
 )
-from scheduler.files import (
-    check_folder,
-    is_regular,
-    make_folder,
-    noted,
-    publish,
-    read_regular,
-    remove_leftovers,
-    reserved,
-    translated,
-)
+from scheduler.files import check_folder, is_regular, noted, read_regular, translated
 from scheduler.ledger import Archive, Claim, Ledger, Record, Version, ledger_of
 from scheduler.owner import this_process
 from scheduler.patience import patiently

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from scheduler.durable import create, sync_folder
 from scheduler.errors import (
     DiskFull,
     LedgerBusy,
@@ -23,7 +24,7 @@ from scheduler.errors import (
     ResumedError,
     StorageFailed,
 )
-from scheduler.files import check_writers, create, inode, is_regular, os_refusal, sync_folder, user_name
+from scheduler.files import check_writers, inode, is_regular, os_refusal, user_name
 from scheduler.patience import BUSY_SECONDS, Patience
 
 Connection = sqlite3.Connection

@@ -15,8 +15,9 @@ from scheduler.database import Connection
 from scheduler.decision import Dispatch, answer_digest, dispatch_words, review_of, review_word
 from scheduler.doubts import NO_EVIDENCE, plain_doubts
 from scheduler.due import Plan
+from scheduler.durable import publish, remove_leftovers, sync_folder
 from scheduler.errors import MaintenanceRefused, ResumedError, TargetRefused
-from scheduler.files import check_can_write, is_regular, publish, remove_leftovers, sync_folder, translated
+from scheduler.files import check_can_write, is_regular, translated
 from scheduler.job import Delivery, Job, JobFile
 from scheduler.ledger import NAME, Record, archived_attempts, ledger_of, read_record
 from scheduler.owed import Tell, as_refusal

@@ -1,4 +1,4 @@
-"""Files that this program trusts: who may change them, reading a regular one, publishing one durably."""
+"""Files that this program trusts: what they are, who may change them, reading a regular one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import errno
 import grp
 import os
 import pwd
-import re
-import secrets
 import shlex
 import stat
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,7 +130,7 @@ def check_folder(folder: Path) -> None:
     """
     with translated(folder):
         found = folder.stat()
-    _check_is_folder(folder, found)
+    check_is_folder(folder, found)
     check_owner(folder, found)
     check_writers(folder, found)
 
@@ -169,22 +166,6 @@ def is_private_group(gid: int, uid: int) -> bool:
     return group.gr_name == user.pw_name and {*group.gr_mem, *primary} <= {user.pw_name}
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, with mode 0700; leave an existing one as it is."""
-    with translated(folder):
-        if folder.is_dir():
-            return
-    make_folder(folder.parent)
-    with translated(folder):
-        try:
-            folder.mkdir(0o700)
-        except FileExistsError:
-            _check_is_folder(folder, folder.stat())  # another process may have made it
-            return
-        folder.chmod(0o700)
-        sync_folder(folder.parent)
-
-
 def check_can_write(path: Path) -> None:
     """Refuse a file or folder that cannot be changed or, where it is missing, not be made; write nothing.
 
@@ -196,112 +177,13 @@ def check_can_write(path: Path) -> None:
     with translated(there):
         found = there.stat()
         if there != path:
-            _check_is_folder(there, found)
+            check_is_folder(there, found)
         entering = os.X_OK if stat.S_ISDIR(found.st_mode) else 0
         if not os.access(there, os.W_OK | entering):
             raise OSError(errno.EROFS if os.statvfs(there).f_flag & os.ST_RDONLY else errno.EACCES, "")
 
 
-def _check_is_folder(path: Path, found: os.stat_result) -> None:
+def check_is_folder(path: Path, found: os.stat_result) -> None:
+    """Raise NotAFile where something else stands in the place of a folder."""
     if not stat.S_ISDIR(found.st_mode):
         raise NotAFile(path=path, kind=file_kind(found.st_mode), wanted="a directory")
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def publish(path: Path, body: bytes, mode: int = 0o600, tries: int = 8) -> None:
-    """Put the bytes at the path in one step: a sibling of this mode, made durable, renamed over it.
-
-    The new name itself is not synced: the ledger knows the document, and an older file is put right on the next load.
-    What the disk says to have done is looked at, for a request may go out by it.
-    """
-    sibling = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    with translated(path):
-        descriptor = create(sibling)
-        try:
-            with open(descriptor, "wb", buffering=0) as file:
-                _write_all(file.fileno(), body)
-                os.fchmod(descriptor, mode)
-                os.fsync(descriptor)
-                if os.fstat(descriptor).st_size != len(body):
-                    raise OSError(errno.EIO, "it kept less than was written")
-            sibling.rename(path)
-            if os.path.lexists(sibling):
-                raise OSError(errno.EIO, "a new file did not take its place")
-        except BaseException as error:
-            sibling.unlink(missing_ok=True)
-            if not (tries and isinstance(error, FileNotFoundError)):
-                raise
-            # Another holder, whom only a deleted lock file lets in, took it for a leftover.
-            publish(path, body, mode, tries - 1)
-
-
-def create(path: Path) -> int:
-    """Make a new private file and return its open descriptor."""
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    os.fchmod(descriptor, 0o600)  # a umask may have taken the owner's own rights
-    return descriptor
-
-
-def _write_all(descriptor: int, body: bytes) -> None:
-    view = memoryview(body)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
-def remove_leftovers(path: Path, age: float = 0) -> None:
-    """Remove the siblings that a killed `publish` of this very path left, where they are so many seconds old.
-
-    Without an age call it only with the lock held: another process may be about to rename one.
-    """
-    leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
-    with translated(path), os.scandir(path.parent) as entries:
-        for entry in [Path(entry.path) for entry in entries if leftover.fullmatch(entry.name)]:
-            with contextlib.suppress(FileNotFoundError):
-                if not age or time.time() - entry.lstat().st_mtime >= age:
-                    entry.unlink()
-
-
-@contextlib.contextmanager
-def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
-    """Make sure of disk space beside the path: `before` bytes for the block, `after` bytes for what follows it.
-
-    The latter are held until the block ends, by a file that has lost its name, so that a killed process leaves none.
-    Call it only with the lock held. Raises DiskFull where the space is not there.
-    """
-    sibling = path.with_name(f".{path.name}.{'0' * 16}.tmp")
-    with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
-        descriptor = _create_anew(sibling)
-    try:
-        with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
-            sibling.unlink(missing_ok=True)
-            os.close(os.open(sibling, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # the new file needs an inode too
-            sibling.unlink()
-            _allocate(descriptor, before + after)
-            os.ftruncate(descriptor, after)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _create_anew(path: Path) -> int:
-    with contextlib.suppress(FileExistsError):  # of one that was killed before it took it away, or of another holder
-        return create(path)
-    path.unlink(missing_ok=True)
-    return _create_anew(path)
-
-
-def _allocate(descriptor: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-        return
-    block = bytes(64 * 1024)
-    for _ in range(-(-size // len(block))):
-        _write_all(descriptor, block)

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from scheduler.files import can_be_seen, create, is_private_group, translated
+from scheduler.durable import create
+from scheduler.files import can_be_seen, is_private_group, translated
 from scheduler.findings import Finding, listed, note, ok, wrong
 from scheduler.inventory import Holding
 from scheduler.report import open_folder_words

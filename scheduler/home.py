@@ -7,8 +7,9 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
+from scheduler.durable import make_folder
 from scheduler.errors import NoStateFolder
-from scheduler.files import check_folder, make_folder, user_name
+from scheduler.files import check_folder, user_name
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:

@@ -16,8 +16,9 @@ from scheduler.checkpoint import hold
 from scheduler.database import Connection
 from scheduler.document import MAX_BYTES, InvalidDocument, check, digest, parse, read_object
 from scheduler.due import Plan
+from scheduler.durable import sync_folder
 from scheduler.errors import CheckpointUnknown, MaintenanceRefused, NotAFile
-from scheduler.files import exists, read_regular, sync_folder, translated, user_name
+from scheduler.files import exists, read_regular, translated, user_name
 from scheduler.ledger import NAME, Archive, know
 from scheduler.openings import enter_again, find_files, plan_opening
 from scheduler.owed import open_folder

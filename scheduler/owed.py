@@ -11,8 +11,9 @@ from typing import Any
 
 from scheduler.checkpoint import hold
 from scheduler.due import SHORTEST_GAP, Plan, Span, idle_since, is_missed, missed_span, owed_point, plan_job
+from scheduler.durable import make_folder
 from scheduler.errors import CheckpointMoved, JobDisabled, ProgramFault, ResumedError
-from scheduler.files import check_folder, make_folder
+from scheduler.files import check_folder
 from scheduler.job import Job
 from scheduler.ledger import Ledger, ledger_of
 from scheduler.owner import is_alive

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.checkpoint import GROWTH, SLACK, hold
+from scheduler.durable import make_folder, publish, sync_folder
 from scheduler.errors import CheckpointBusy, CheckpointUnknown, DiskFull, ResumedError
-from scheduler.files import make_folder, publish, sync_folder, translated
+from scheduler.files import translated
 from scheduler.findings import Finding, finding_line
 from scheduler.folders import FEWEST_FILES, MOUNTS, check_locks, file_system_of
 from scheduler.forks import PURPOSE, Broken, in_child, undisturbed

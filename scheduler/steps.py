@@ -23,7 +23,7 @@ class Step:
     after: bool = False
 
 
-CREATE: Final = ("scheduler.files", "create")
+CREATE: Final = ("scheduler.durable", "create")
 RENAME: Final = ("pathlib", "Path.rename")
 PUBLISH: Final = ("scheduler.checkpoint", "publish")
 STORE: Final = ("scheduler.ledger", "_store")
@@ -42,14 +42,15 @@ UNCOUNTED: Final = {
     "load-after": Step("scheduler.checkpoint", "Checkpoint.load", after=True),
     "request-built": Step("scheduler.attempt", "build_request", after=True),
     "reserve-file-made": Step(*CREATE, after=True),
-    "reserve-after": Step("scheduler.files", "_allocate", after=True),
+    "reserve-inode-tried": Step(*CREATE, call=2, after=True),
+    "reserve-after": Step("scheduler.durable", "_allocate", after=True),
     "admit-before": Step(*_ADMIT),
     "admit-inside": Step(*STORE, after=True),
 }
 # ... counted, not sent, ...
 COUNTED: Final = {
     "admit-after": Step(*_ADMIT, after=True),
-    "count-file-made": Step(*CREATE, call=2, after=True),
+    "count-file-made": Step(*CREATE, call=3, after=True),
     "count-file-full": Step(*RENAME),
     "count-published": Step(*PUBLISH, after=True),
     "ask-before": Step(*_ASK),
@@ -66,7 +67,7 @@ SENT: Final = {
 # ... or saved.
 SAVED: Final = {
     "save-after": Step(*_SETTLE, after=True),
-    "reply-file-made": Step(*CREATE, call=3, after=True),
+    "reply-file-made": Step(*CREATE, call=4, after=True),
     "reply-file-full": Step(*RENAME, call=2),
     "reply-published": Step(*PUBLISH, call=2, after=True),
     "unlock-before": Step("scheduler.checkpoint", "FileLock.release"),

@@ -23,9 +23,10 @@ from typing import Any
 
 import pytest
 
-from scheduler import files, load_state, resume_once
+from scheduler import durable, load_state, resume_once
 from scheduler.checkpoint import GROWTH, check_size, hold
 from scheduler.document import MAX_BYTES, digest, dump
+from scheduler.durable import make_folder, publish, remove_leftovers, reserved
 from scheduler.errors import (
     CheckpointBusy,
     CheckpointUnknown,
@@ -40,15 +41,7 @@ from scheduler.errors import (
     WritableByOthers,
     WrongUser,
 )
-from scheduler.files import (
-    check_folder,
-    is_private_group,
-    make_folder,
-    publish,
-    read_regular,
-    remove_leftovers,
-    reserved,
-)
+from scheduler.files import check_folder, is_private_group, read_regular
 from scheduler.ledger import NAME, Claim
 from scheduler.reader import locate, peek
 from scheduler.state import Sent, admit, new_state, settle
@@ -300,7 +293,7 @@ def test_another_holder_who_takes_the_siblings_away_is_no_fault_of_the_disk(
             taken.extend(path.parent.glob("*.tmp"))
             remove_leftovers(path)
 
-    monkeypatch.setattr(files.os, "fsync", rival)
+    monkeypatch.setattr(durable.os, "fsync", rival)
     publish(path, b"new")
     path.with_name(f".{path.name}.{'0' * 16}.tmp").touch()
     with reserved(path, before=1024, after=1024):

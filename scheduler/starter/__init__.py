@@ -14,8 +14,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from scheduler.durable import create, make_folder
 from scheduler.errors import UsageRefused
-from scheduler.files import create, make_folder, translated
+from scheduler.files import translated
 from scheduler.jobfile import json_schema
 
 CHECKPOINTS: Final = "checkpoints"

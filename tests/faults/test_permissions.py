@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import database, files
+from scheduler import database, durable
 from tests.faults.cases import Begin, needs, sized
 from tests.faults.fork_server import HUNG, ForkServer, fork_server
 from tests.faults.slices import CODES, Watched, said_faults, slice_faults, stored, watched_server
@@ -250,7 +250,7 @@ def make_by_umask() -> None:
     def create(path: Path) -> int:
         return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
 
-    files.create = database.create = create  # type: ignore[attr-defined]  # broken on purpose
+    durable.create = database.create = create  # type: ignore[attr-defined]  # broken on purpose
     os.fchmod = lambda *_: None  # type: ignore[assignment]  # broken on purpose
 
 
