@@ -108,7 +108,6 @@ def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
         descriptor = _create_anew(sibling)
     try:
         with translated(path, purpose="the reply (nothing was counted, nothing was sent)"):
-            sibling.unlink(missing_ok=True)
             os.close(_create_anew(sibling))  # the new file needs an inode too
             sibling.unlink(missing_ok=True)
             _allocate(descriptor, before + after)
@@ -120,9 +119,9 @@ def reserved(path: Path, *, before: int, after: int) -> Iterator[None]:
 
 def _create_anew(path: Path) -> int:
     for _ in range(TRIES):
-        with contextlib.suppress(FileExistsError):  # of one that was killed, or of another holder
+        path.unlink(missing_ok=True)  # of a process that was killed between two lines of `reserved`
+        with contextlib.suppress(FileExistsError):  # of another holder of the lock
             return create(path)
-        path.unlink(missing_ok=True)
     return create(path)
 
 

@@ -20,6 +20,7 @@ from tests.faults.walked import Walk
 from tests.support import Project
 
 NAME = "protocol"
+WALKED = "protocol, walked by the code"
 MOST = sized(2, 4, 4)  # attempts of an allowance
 WALKS = sized(24, 400, 4_000)  # ways through the code
 STEPS = 60
@@ -44,7 +45,7 @@ def test_a_wrong_protocol_breaks_one(variant: Variant, harness: Begin) -> None:
 
 @pytest.mark.parametrize("shard", [1, 2])
 def test_the_code_walks_as_the_model_does(shard: int, harness: Begin) -> None:
-    with harness(f"{NAME}, walked by the code", WALKS // 2) as tried, in_memory() as folder:
+    with harness(WALKED, WALKS // 2) as tried, in_memory() as folder:
         for number in range(WALKS // 2):
             walk(f"{shard}-{number}", folder)
             tried("walks")
