@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import itertools
 import json
 import os
@@ -21,11 +20,11 @@ from typing import Any
 import pytest
 import time_machine
 
-from scheduler import checkpoint, database, files, gateway
+from scheduler import checkpoint, database, durable, gateway
 from scheduler.job import Job, JobFile, Provider, Series
 from scheduler.ledger import NAME, ledger_of
 from scheduler.owner import this_process
-from tests.faults.killed_at import COUNTED, RECOVERY, SAVED, SENT, UNCOUNTED, Step
+from scheduler.steps import RECOVERY, SLICE, Step, find
 from tests.faults.machine_model import Sheet, Wish
 from tests.support import tool_calls
 
@@ -38,7 +37,7 @@ PROGRESS = ("answer", "tool")
 REPLIES = ("tool", "tool", "answer", "answer", "blank", "error", "timeout")
 # In one process a lock is let go with the object that holds it, so no death leaves it locked or takes it half.
 _LOCKS = ("lock-before", "lock-after", "unlock-before")
-STEPS = {name: step for name, step in (UNCOUNTED | COUNTED | SENT | SAVED | RECOVERY).items() if name not in _LOCKS}
+STEPS = {name: step for name, step in (SLICE | RECOVERY).items() if name not in _LOCKS}
 
 
 class Dead(BaseException):
@@ -75,13 +74,10 @@ def dying(step: Step, start: str) -> Iterator[None]:
 
         return border
 
-    owner: Any = importlib.import_module(step.module)
-    *path, name = step.name.split(".")
-    for part in path:
-        owner = getattr(owner, part)
+    owner, name = find(step)
     ended = replace(this_process(), start=start)
     with pytest.MonkeyPatch.context() as patch:
-        for place, effect in ((database.Database, "_begin"), (files, "create"), (Path, "rename"), (Path, "unlink")):
+        for place, effect in ((database.Database, "_begin"), (durable, "create"), (Path, "rename"), (Path, "unlink")):
             patch.setattr(place, effect, gated(getattr(place, effect)))
         patch.setattr(owner, name, bordered(getattr(owner, name)))
         patch.setattr(checkpoint, "this_process", lambda: ended)

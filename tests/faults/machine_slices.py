@@ -16,8 +16,8 @@ from scheduler.cli.output import exit_code, result_code
 from scheduler.errors import ResumedError
 from scheduler.owed import Result
 from scheduler.resume import load_state, resume_once, step
+from scheduler.steps import COUNTED, SAVED, SENT, UNCOUNTED
 from scheduler.tick import tick
-from tests.faults.killed_at import COUNTED, SAVED, SENT, UNCOUNTED
 from tests.faults.machine import JOB, PROGRESS, START, STEPS, Dead, Far, Real, World, dying
 from tests.faults.machine_model import Calendar, Sheet, Wish
 
