@@ -6,6 +6,7 @@ import contextlib
 import random
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,27 @@ class Place:
     template: Path
     begun: int  # requests that the template has spent
 
+    def concerns(self, call: Call) -> bool:
+        """Whether a call is about the folder, the system or a stream, not Python's own files."""
+        words = (str(self.project.folder.parent), "/proc/", "<socket:", "/memfd:")
+        return any(word in call.arguments for word in words)
+
+    def faults(self) -> list[Fault]:
+        """Every fault at every call that concerns the scenario, when nothing is done to it."""
+        numbers: Counter[tuple[int, str]] = Counter()
+        found = set()
+        for call in self.trace():
+            numbers[call.pid, call.name] += 1
+            number = numbers[call.pid, call.name]
+            if not self.concerns(call):
+                continue
+            found |= {Fault(call.name, f"error={error}", number, lie=False) for error in ERRORS[call.name]}
+            if call.name in LIES:
+                found.add(Fault(call.name, "retval=0", number, lie=True))
+            if call.name in ("write", "pwrite64"):
+                found |= {Fault(call.name, f"retval={size}", number, lie=True) for size in (call.result, SHORT)}
+        return sorted(found)
+
     def put_back(self) -> None:
         shutil.rmtree(self.project.folder.parent)
         shutil.copytree(self.template, self.project.folder.parent)
@@ -125,7 +147,8 @@ class Place:
         assert any(call.name == fault.call for call in told.injected), f"{fault.inject} hit nothing"
         after = stored(self.project.path())
         faults = [] if fault.beyond else slice_faults(before, after, self.watched, told)
-        if not any("/memfd:" in call.arguments for call in told.injected):  # else its own line is what failed
+        # Each thread counts by itself: what failed too may be the program's own line, or the loading of a module.
+        if all(self.concerns(call) and "/memfd:" not in call.arguments for call in told.injected):
             faults += said_faults(told, self.project.folder.parent)
         faults += end_faults(self.server, self.project, self.watched, self.begun, may_block=fault.beyond)
         hit = [f"{call.name}({call.arguments[:200]})" for call in told.injected]
@@ -157,29 +180,11 @@ def place(server: ForkServer, scenario: Scenario) -> Iterator[Place]:
         yield Place(server, watched, scenario, project, Path(folder, "template"), begun)
 
 
-def faults_of(calls: tuple[Call, ...], folder: Path) -> list[Fault]:
-    """Every fault at every call of a trace that concerns the folder, the system or a stream, not Python's own files."""
-    concerned = (str(folder), "/proc/", "<socket:", "/memfd:")
-    numbers: dict[tuple[int, str], int] = {}
-    found = []
-    for call in calls:
-        number = numbers[call.pid, call.name] = numbers.get((call.pid, call.name), 0) + 1
-        if not any(word in call.arguments for word in concerned):
-            continue
-        found += [Fault(call.name, f"error={error}", number, lie=False) for error in ERRORS[call.name]]
-        if call.name in LIES:
-            found.append(Fault(call.name, "retval=0", number, lie=True))
-        if call.name in ("write", "pwrite64"):
-            found.append(Fault(call.name, f"retval={call.result}", number, lie=True))
-            found.append(Fault(call.name, f"retval={SHORT}", number, lie=True))
-    return sorted(set(found))
-
-
 @pytest.mark.parametrize("name", [*SCENARIOS][:: sized(3, 1, 1)])
 def test_no_error_costs_a_reply_or_a_request_too_many(name: str, server: ForkServer, harness: Begin) -> None:
     least = sized(3, 52, 260)
     with harness(HARNESS, least) as case, place(server, SCENARIOS[name]) as here:
-        everything = faults_of(here.trace(), here.project.folder.parent)
+        everything = here.faults()
         chosen = random.Random(f"errors of {name}").sample(everything, least)
         chosen += {fault for fault in everything if fault.lie and fault.call in ALWAYS} - {*chosen} if least > 3 else []
         wrong = []
