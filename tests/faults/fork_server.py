@@ -18,15 +18,12 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, NoReturn
 
 import scheduler
-from tests.faults.strace import Traced, parsed
+from tests.faults.strace import Call, Traced, attached
 from tests.support import ROOT, Project
 
 SECONDS = 60.0  # a program that runs for longer hangs
@@ -71,9 +68,9 @@ class ForkServer:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the fork server has died"
-        code, out, err, trace = json.loads(line)
+        code, out, err, calls = json.loads(line)
         assert not command.system or code == 0, err
-        return Traced(code, out, err, parsed(trace))
+        return Traced(code, out, err, tuple(Call(*call) for call in calls))
 
     def system(self, *arguments: object) -> None:
         """Run a command of the system, in the server's mount namespace."""
@@ -111,7 +108,7 @@ def _serve() -> None:
         command = Command(**json.loads(line))
         if command.system:
             done = subprocess.run(command.arguments, capture_output=True, text=True, check=False)
-            told = [done.returncode, done.stdout, done.stderr, ""]
+            told = [done.returncode, done.stdout, done.stderr, []]
         else:
             told = _run(command)
         print(json.dumps(told), flush=True)
@@ -127,12 +124,9 @@ def _run(command: Command) -> list[Any]:
         _program(command, (out, err), waits[1], goes[0])
     for descriptor in (waits[1], goes[0]):
         os.close(descriptor)
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder, "trace")
-        with _traced_from_lock(command, pid, waits[0], goes[1], trace):
-            code = _end(pid)
-        text = trace.read_text("utf-8", "replace") if trace.exists() else ""
-    return [code, _read(out), _read(err), text]
+    with _traced(command, pid, waits[0], goes[1]) as calls:
+        code = _end(pid)
+    return [code, _read(out), _read(err), calls]
 
 
 def _read(descriptor: int) -> str:
@@ -178,27 +172,16 @@ def _pausing(function: Callable[..., Any], waits: int, goes: int) -> Callable[..
 
 
 @contextlib.contextmanager
-def _traced_from_lock(command: Command, pid: int, waits: int, goes: int, trace: Path) -> Iterator[None]:
+def _traced(command: Command, pid: int, waits: int, goes: int) -> Iterator[list[Call]]:
+    """Trace the program from where it pauses, if it comes there, and let it go on."""
     with open(waits, "rb") as ready, open(goes, "wb") as going:
         if not command.calls or not ready.read(1):
             going.close()
-            yield
+            yield []
             return
-        strace = ["strace", "-f", "-y", "-qq", "-s", "200", "-o", str(trace), "-e", f"trace={','.join(command.calls)}"]
-        strace += ["-e", f"inject={command.inject}"] if command.inject else []
-        with subprocess.Popen([*strace, "-p", str(pid)], stderr=subprocess.PIPE, text=True) as tracer:
-            while not _is_traced(pid) and tracer.poll() is None:
-                time.sleep(0.001)
+        with attached(pid, command.calls, inject=command.inject, threads=True) as calls:
             going.close()
-            yield
-            tracer.wait(SECONDS)
-            assert tracer.returncode is not None
-
-
-def _is_traced(pid: int) -> bool:
-    """Tell whether every thread has a tracer."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return not any("TracerPid:\t0\n" in Path(task, "status").read_text() for task in tasks)
+            yield calls
 
 
 def _end(pid: int) -> int:

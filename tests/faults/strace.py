@@ -62,11 +62,8 @@ def traced(
     """
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder, "trace")
-        strace = ["strace", "-f", "-y", "-qq", "-s", str(text), "-o", str(told), "-e", f"trace={','.join(calls)}"]
-        strace += ["-e", f"inject={inject}"] if inject else []
-        ended = subprocess.run(
-            [*strace, *command], env=dict(environ), capture_output=True, text=True, timeout=seconds, check=False
-        )
+        strace = [*_strace(told, calls, inject, text), "-f", "-qq", *command]
+        ended = subprocess.run(strace, env=dict(environ), capture_output=True, text=True, timeout=seconds, check=False)
         found = parsed(told.read_text("utf-8", "replace"))
     return Traced(ended.returncode, ended.stdout, ended.stderr, found)
 
@@ -82,8 +79,7 @@ def attached(
     found: list[Call] = []
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder, "trace")
-        command = ["strace", *(["-f"] if threads else []), "-y", "-s", str(text), "-o", str(told), "-p", str(pid)]
-        command += [f"--trace={','.join(calls)}", *([f"--inject={inject}"] if inject else [])]
+        command = [*_strace(told, calls, inject, text), *(["-f"] if threads else []), "-p", str(pid)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
             try:
                 said = strace.stderr.readline() if strace.stderr else ""
@@ -95,6 +91,11 @@ def attached(
         # Of a single thread strace writes no number.
         lines = told.read_text("utf-8", "replace").splitlines()
         found += parsed("\n".join(lines if threads else [f"{pid} {line}" for line in lines]))
+
+
+def _strace(told: Path, calls: Sequence[str], inject: str, text: int) -> list[str]:
+    faults = ["-e", f"inject={inject}"] if inject else []
+    return ["strace", "-y", "-s", str(text), "-o", str(told), "-e", f"trace={','.join(calls)}", *faults]
 
 
 def parsed(text: str) -> tuple[Call, ...]:
