@@ -6,6 +6,7 @@ The ledger's document is the truth; the file is its published face, and may be b
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from scheduler.errors import (
     ReplyOrphaned,
     RequestRefused,
     ResumedError,
+    StorageFailed,
 )
 from scheduler.files import check_folder, is_regular, noted, read_regular, translated
 from scheduler.ledger import Archive, Claim, Ledger, Record, Version, ledger_of
@@ -37,6 +39,7 @@ Emit = Callable[[dict[str, Any]], object]
 GROWTH = 2 * 1024 * 1024
 FULL = "its checkpoint has {size} bytes, and {most} are the most that leave room for a reply; resumed renew begins anew"
 SLACK = 256 * 1024
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 @contextlib.contextmanager
@@ -59,6 +62,11 @@ def hold(path: Path | str) -> Iterator[Checkpoint]:
             lock.acquire()
         except Timeout:  # an OSError too, so it is told apart first
             raise CheckpointBusy(path=path, holder=_holder(path)) from None
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            reason = f"its file system has no locks: {error.strerror}"
+            raise StorageFailed(path=lock_path, reason=reason) from error
     held = Checkpoint(path)
     try:
         yield held

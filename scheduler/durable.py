@@ -43,31 +43,35 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def publish(path: Path, body: bytes, mode: int = 0o600, tries: int = TRIES) -> None:
+def publish(path: Path, body: bytes, mode: int = 0o600) -> None:
     """Put the bytes at the path in one step: a sibling of this mode, made durable, renamed over it.
 
     The new name itself is not synced: the ledger knows the document, and an older file is put right on the next load.
-    What the disk says to have done is looked at, for a request may go out by it.
     """
-    sibling = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     with translated(path):
-        descriptor = create(sibling)
-        try:
-            with open(descriptor, "wb", buffering=0) as file:
-                _write_all(file.fileno(), body)
-                os.fchmod(descriptor, mode)
-                os.fsync(descriptor)
-                if os.fstat(descriptor).st_size != len(body):
-                    raise OSError(errno.EIO, "it kept less than was written")
-            sibling.rename(path)
-            if os.path.lexists(sibling):
-                raise OSError(errno.EIO, "a new file did not take its place")
-        except BaseException as error:
-            sibling.unlink(missing_ok=True)
-            if not (tries and isinstance(error, FileNotFoundError)):
-                raise
-            # Another holder, whom only a deleted lock file lets in, took it for a leftover.
-            publish(path, body, mode, tries - 1)
+        for _ in range(TRIES):
+            with contextlib.suppress(FileNotFoundError):  # another holder of the lock took it for a leftover
+                return _put(path, body, mode)
+        return _put(path, body, mode)
+
+
+def _put(path: Path, body: bytes, mode: int) -> None:
+    """Do it once; what the disk says to have done is looked at, for a request may go out by it."""
+    sibling = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    descriptor = create(sibling)
+    try:
+        with open(descriptor, "wb", buffering=0) as file:
+            _write_all(file.fileno(), body)
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+            if os.fstat(descriptor).st_size != len(body):
+                raise OSError(errno.EIO, "it kept less than was written")
+        sibling.rename(path)
+        if os.path.lexists(sibling):
+            raise OSError(errno.EIO, "a new file did not take its place")
+    except BaseException:
+        sibling.unlink(missing_ok=True)
+        raise
 
 
 def create(path: Path) -> int:
