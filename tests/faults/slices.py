@@ -10,13 +10,13 @@ import json
 import re
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.faults.fork_server import ForkServer
+from tests.faults.in_memory import in_memory
 from tests.faults.strace import Traced
 from tests.support import KEY, ChatServer, Project, answer, chat_server, tool_calls
 
@@ -57,7 +57,7 @@ def stored(path: Path) -> Stored:
         shown = json.loads(path.read_bytes())["attempts"] if path.is_file() else 0
     if not (path.parent / LEDGER).is_file():
         return Stored(shown)
-    with tempfile.TemporaryDirectory(dir=shared_memory()) as folder:
+    with in_memory() as folder:
         for suffix in ("", "-wal", "-journal"):
             with contextlib.suppress(OSError):
                 shutil.copyfile(path.parent / f"{LEDGER}{suffix}", Path(folder, f"copy{suffix}"))
@@ -73,11 +73,6 @@ def _read(ledger: sqlite3.Connection, key: str, shown: int) -> Stored:
     bodies = ledger.execute("SELECT body FROM document WHERE checkpoint = ?", (key,)).fetchall()
     kept = ledger.execute("SELECT body FROM orphan WHERE checkpoint = ?", (key,)).fetchall()
     return Stored(shown, admitted, json.loads(bodies[0][0]) if bodies else {}, " ".join(str(body) for (body,) in kept))
-
-
-def shared_memory() -> str | None:
-    """Where files cost little, for whom their durability is not the point."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 @dataclass
