@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.faults.kill_promises import Moment
 from tests.faults.killed_at import Preloaded
-from tests.faults.promises import Moment
 from tests.support import ChatServer, Project, Reply, answer, tool_calls
 
 RUN = ("run", "nightly")

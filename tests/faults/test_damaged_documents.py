@@ -19,7 +19,7 @@ from scheduler.errors import CheckpointUnknown
 from scheduler.ledger import NAME, Record
 from scheduler.reader import peek
 from tests.faults.cases import Begin, sized
-from tests.faults.damages import MODEL, SCRIPTS, Sample, damages, face, flips, make_sample, put
+from tests.faults.damaged_samples import MODEL, SCRIPTS, Sample, damages, face, flips, make_sample, put
 from tests.faults.in_memory import in_memory
 from tests.support import Project, chat_server, rows, tool_calls
 

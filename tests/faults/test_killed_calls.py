@@ -16,13 +16,13 @@ import pytest
 from tests.faults import kill_points
 from tests.faults.cases import TIER, Begin, needs, sized
 from tests.faults.kill_points import Point, Ran, killed, listed, was_killed
+from tests.faults.kill_promises import Moment, check_counted, check_ended, check_kept, look
 from tests.faults.kill_scenarios import ANSWER, APPROVE, SCENARIOS, Scenario
 from tests.faults.killed_at import Preloaded, preloaded
-from tests.faults.promises import Moment, check_counted, check_ended, check_kept, look
 from tests.support import PROGRAM, ChatServer, Project, chat_server
 
 HARNESS = "SIGKILL at file and network system calls"
-SENDS_FIRST = [sys.executable, "-m", "tests.faults.sends_first"]
+SENDS_FIRST = [sys.executable, "-m", "tests.faults.kill_sends_first"]
 PERSON = [*APPROVE, "--redeliver"]
 TICKS = 2
 TRIES = 2

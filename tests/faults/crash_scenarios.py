@@ -12,9 +12,9 @@ import pytest
 
 from scheduler import database
 from scheduler.ledger import ledger_of
-from tests.faults.disk import Op
+from tests.faults.crash_disk import Op
+from tests.faults.crash_recorded import LEDGER, Recorder
 from tests.faults.killed_at import forked
-from tests.faults.recorded import LEDGER, Recorder
 from tests.support import ChatServer, Command, Project, answer, tool_calls
 
 PART = answer("a part ", finish_reason="length")
