@@ -250,10 +250,8 @@ class Exchange:
                 trust_env=self._provider.proxy == "env",
                 follow_redirects=False,
             )
-        except ImportError:
-            problem = f"{_proxy_names(self._environ)}: a SOCKS proxy needs the package socksio, which is not installed"
         except Exception as error:
-            problem = f"{_proxy_names(self._environ)}: not usable as a proxy setting ({type(error).__name__})"
+            problem = _client_problem(error, self._environ)
         raise ProviderNotReady(provider=self._provider.name, problem=problem)
 
     def _tls(self) -> ssl.SSLContext:
@@ -275,11 +273,15 @@ class Exchange:
         raise ProviderNotReady(provider=self._provider.name, problem=problem)
 
 
-def _proxy_names(environ: Mapping[str, str]) -> str:
-    """Name the variables that may be at fault; their values may hold a password."""
+def _client_problem(error: Exception, environ: Mapping[str, str]) -> str:
+    """Say why no client could be made; the variables of a proxy by name, for their values may hold a password."""
     names = [name for name in environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy", "no_proxy")]
     odd = [name for name in names if not environ[name].lower().startswith(("http://", "https://"))]
-    return ", ".join(odd or names)
+    if not names:
+        return f"no client for it could be made ({type(error).__name__})"
+    if isinstance(error, ImportError):
+        return f"{', '.join(odd or names)}: a SOCKS proxy needs the package socksio, which is not installed"
+    return f"{', '.join(odd or names)}: not usable as a proxy setting ({type(error).__name__})"
 
 
 def _failure(error: Exception, *, sent: bool) -> AskFailed:

@@ -1169,6 +1169,12 @@ def test_an_unusable_proxy_is_named_before_anything_is_counted(name: str, value:
     Exchange(provider("https://h.example/v1"), KEY, os.environ).close()
 
 
+def test_a_library_that_cannot_be_loaded_is_not_called_a_proxy(monkeypatch: pytest.MonkeyPatch, environ) -> None:
+    monkeypatch.setitem(sys.modules, "httpcore", None)  # as where its file cannot be read
+    with pytest.raises(ProviderNotReady, match=r"no client for it could be made \(ModuleNotFoundError\)"):
+        Exchange(provider("https://h.example/v1"), KEY, {})
+
+
 # ---- stopping
 
 

@@ -109,7 +109,7 @@ def test_systemd_is_told_of_the_whole_life(project: Project, address: str) -> No
 
             by_rename(project.config, "jobs: {")
             told.wait("READY=1", 3)
-            assert re.search("STATUS=3 jobs, .*; jobs.yaml is edited, not loaded: 2: ", told.said("STATUS=")[-1])
+            assert re.search("STATUS=3 jobs, .*; jobs.yaml is edited, not loaded: 1: ", told.said("STATUS=")[-1])
             daemon.signal(signal.SIGHUP)
             told.wait("READY=1", 4)
             assert "not loaded" in told.said("STATUS=")[-1]
