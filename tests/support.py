@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -23,6 +24,12 @@ PROGRAM = [sys.executable, "-m", "scheduler"]
 LEAN = ROOT / "tests" / "lean"
 
 Reply = Mapping[str, Any] | tuple[int, Mapping[str, Any]] | tuple[int, Mapping[str, Any], Mapping[str, str]]
+
+
+def rows(ledger: Path, query: str, *values: object) -> list[Any]:
+    """Ask a ledger, or change it, without the program."""
+    with contextlib.closing(sqlite3.connect(ledger)) as base, base:
+        return base.execute(query, values).fetchall()
 
 
 def state_home(folder: Path) -> dict[str, str]:
@@ -305,6 +312,10 @@ class Project:
     def document(self, job: str = "nightly") -> dict[str, Any]:
         """The published document."""
         return dict(json.loads(self.path(job).read_text("utf-8")))
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Ask the ledger, without the program."""
+        return rows(self.folder / "checkpoints" / ".ledger.sqlite3", query, *values)
 
     def environ(self, **extra: str) -> dict[str, str]:
         path = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{LEAN}{os.pathsep}{ROOT}"}

@@ -657,15 +657,23 @@ def test_a_reply_for_an_attempt_that_another_process_has_ended_is_kept_apart(pat
     assert load_state(path, TASK, MODEL)["answer"] is None
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_refused_and_nothing_is_counted(
-    path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOSYS, "its file system has no locks: Function not implemented"),
+        (errno.ENOLCK, "its file system has no locks: No locks available"),
+        (errno.EOPNOTSUPP, "its file system has no locks: Operation not supported"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_where_no_lock_can_be_had_it_is_refused_and_nothing_is_counted(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, reason: str
 ) -> None:
     def flock(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with pytest.raises(StorageFailed, match=r"nightly\.json\.lock: .*its file system has no locks: [NOF]"):
+    with pytest.raises(StorageFailed, match=rf"nightly\.json\.lock: the disk failed \({reason}\)"):
         resume_once(TASK, path, never, MODEL)
     assert not path.exists()
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,12 +50,6 @@ def face(path: Path) -> tuple[bytes, int, int, int]:
     """What must not change of a file that is left alone: its bytes, inode, mtime and mode."""
     found = path.stat()
     return path.read_bytes(), found.st_ino, found.st_mtime_ns, found.st_mode
-
-
-def rows(project: Project, query: str) -> list[Any]:
-    """Ask the ledger."""
-    with contextlib.closing(sqlite3.connect(project.folder / "checkpoints" / ".ledger.sqlite3")) as ledger:
-        return ledger.execute(query).fetchall()
 
 
 def foreign(folder: Path, attempts: int, task: str = TASK, reply: str = "") -> bytes:
@@ -549,7 +541,7 @@ def test_revise_archives_the_old_conversation_and_the_attempts_carry_over(projec
     old = project.path().read_bytes()
     project.live(chat.url, {"nightly": {"task": "Another task", "model": "m2"}})
     assert "2 of 4 attempts are left" in project.run("revise", "nightly", *REASONS).stdout
-    [(allowance, body, reason)] = rows(project, "SELECT allowance, body, reason FROM archive")
+    [(allowance, body, reason)] = project.rows("SELECT allowance, body, reason FROM archive")
     assert (allowance, body, reason) == (1, old, "a better idea")
     assert "a better idea" in project.run("show", "nightly").stdout
     document = project.document()
@@ -615,7 +607,7 @@ def test_renew_opens_four_more_attempts_and_archives_the_old_ones(project: Proje
     assert told(project)[0].final
     assert face(project.path()) == before
     assert "4 attempts are left" in project.run(*RENEW).stdout
-    assert rows(project, "SELECT allowance, number, body, reason FROM archive") == [(1, 1, before[0], "a better idea")]
+    assert project.rows("SELECT allowance, number, body, reason FROM archive") == [(1, 1, before[0], "a better idea")]
     assert (project.document()["attempts"], project.document()["conversation"]) == (0, [])
     for _ in range(5):
         told(project)

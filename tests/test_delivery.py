@@ -68,8 +68,7 @@ def row(project: Project) -> dict[str, Any]:
 
 def results(project: Project) -> list[tuple[int, str | None]]:
     """Every delivery's number and result."""
-    with contextlib.closing(sqlite3.connect(project.folder / "checkpoints" / NAME)) as base:
-        return base.execute("SELECT number, result FROM delivery ORDER BY allowance, number").fetchall()
+    return project.rows("SELECT number, result FROM delivery ORDER BY allowance, number")
 
 
 def got(project: Project, name: str = "got") -> str:

@@ -45,11 +45,6 @@ def answered(*before: Outcome, text: str = "fin") -> State:
     return state
 
 
-def rows(project: Project, query: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(project.folder / "checkpoints" / NAME)) as base:
-        return base.execute(query).fetchall()
-
-
 # ---- the moves
 
 
@@ -159,7 +154,7 @@ def test_approve_shows_what_it_approves_and_is_entered_once(project: Project, ch
     shown = command(project, "show", "nightly").out
     assert "ANSWER (approved, SHA-256" in shown
     assert f"review --approve, answer {digest[:12]}: good" in shown
-    assert rows(project, "SELECT number, command, reason FROM act") == [(1, "review --approve", "good")]
+    assert project.rows("SELECT number, command, reason FROM act") == [(1, "review --approve", "good")]
     assert command(project, "tick").code == 0
     assert command(project, "run", "nightly").code == 0
     assert chat.count == 1  # done means no request
@@ -198,7 +193,7 @@ def test_reject_after_the_last_attempt_stays_rejected_until_renew(project: Proje
     assert "it is rejected, and no attempt is left" in reviewed(project, "--reject", "--note", "no").out
     assert command(project, "run", "nightly").code == 0
     assert chat.count == 1
-    assert rows(project, "SELECT count(*) FROM archive") == [(0,)]
+    assert project.rows("SELECT count(*) FROM archive") == [(0,)]
     assert command(project, "renew", "nightly", "--reason", "x", "--confirm", "nightly").code == 0
     assert command(project, "run", "nightly").code == 0
     assert chat.count == 2
@@ -272,7 +267,7 @@ def test_two_reviewers_at_once_make_one_decision_each_of_which_is_whole(project:
     assert any(one.code == 0 for one in ended)
     document = project.document()
     notes = [turn["content"] for turn in document["conversation"] if turn["role"] == "user"]
-    acts = [command for (command,) in rows(project, "SELECT command FROM act ORDER BY number")]
+    acts = [command for (command,) in project.rows("SELECT command FROM act ORDER BY number")]
     assert sum(one.code == 0 for one in ended) == len(acts)
     assert document["status"] == ("ready" if "review --reject" in acts else "done")
     assert notes == ["no"] * acts.count("review --reject")
@@ -332,7 +327,7 @@ def test_each_way_out_says_what_it_costs_and_is_on_record_with_who_when_and_why(
         assert json.loads(command(project, "status", "--json").out)["rests"]
         assert "1 rest ended" in command(project, "unblock", "local", "--reason", "r6").out
         assert "it was not resting" in command(project, "unblock", "local", "--reason", "r7").out
-    found = rows(project, "SELECT number, command, reason FROM act ORDER BY number")
+    found = project.rows("SELECT number, command, reason FROM act ORDER BY number")
     assert found == [
         (1, "repair", "r1"),
         (2, "revise", "r2"),
@@ -390,7 +385,7 @@ def test_a_decision_and_its_record_are_one_step(project: Project, chat: ChatServ
     done_job(project, chat)
     [ended] = forked(project, ["review", "nightly", "--approve"], steps=["decided-inside"])
     assert ended.code == -signal.SIGKILL
-    assert rows(project, "SELECT count(*) FROM act") == [(0,)]
+    assert project.rows("SELECT count(*) FROM act") == [(0,)]
     assert json.loads(command(project, "status", "--json").out)["jobs"][0]["review"] == "unreviewed"
     plan = plan_job(read_job_file(project.config).jobs["nightly"], live=True)
     assert plan.path == project.path()
@@ -400,7 +395,7 @@ def test_a_decision_and_its_record_are_one_step(project: Project, chat: ChatServ
     assert json.loads(command(project, "status", "--json").out)["jobs"][0]["review"] == "approved"
     assert command(project, "tick").code == 0
     assert project.document()["review"]["decision"] == "approved"
-    assert rows(project, "SELECT count(*) FROM act") == [(1,)]
+    assert project.rows("SELECT count(*) FROM act") == [(1,)]
 
 
 def test_the_name_behind_sudo_makes_no_line_of_its_own(

@@ -54,13 +54,8 @@ def command(project: Project, at: datetime, *arguments: str, code: int = 0) -> T
     return told
 
 
-def rows(project: Project, query: str) -> list[tuple[Any, ...]]:
-    with contextlib.closing(sqlite3.connect(project.folder / "checkpoints" / ".ledger.sqlite3")) as base, base:
-        return base.execute(query).fetchall()
-
-
 def points(project: Project) -> list[int]:
-    return [point for (point,) in rows(project, "SELECT point FROM opening ORDER BY number")]
+    return [point for (point,) in project.rows("SELECT point FROM opening ORDER BY number")]
 
 
 def asked(chat: ChatServer) -> Counter[str]:
@@ -170,11 +165,11 @@ def test_sixty_openings_over_a_clock_change_each_once_and_never_a_fifth_request(
     assert [counts.pop(row["id"].partition("@")[2]) for row in found["openings"]] == [extra.get(one, 1) for one in days]
     assert not counts
     assert {row["state"] for row in found["openings"]} == {"done"}
-    attempts = rows(series, "SELECT count(*) FROM admission GROUP BY checkpoint, allowance")
+    attempts = series.rows("SELECT count(*) FROM admission GROUP BY checkpoint, allowance")
     assert max(attempts) == (4,)
-    assert rows(series, "SELECT DISTINCT status FROM opening") == [("done",)]
+    assert series.rows("SELECT DISTINCT status FROM opening") == [("done",)]
     begun = "SELECT job FROM job JOIN opening ON job = series || '@' || opening WHERE since != opened_at"
-    assert rows(series, begun) == [(opening,)]  # but for the renewed one, even where the program was killed after it
+    assert series.rows(begun) == [(opening,)]  # but for the renewed one, even where the program was killed after it
 
 
 def test_the_day_without_that_hour_has_its_opening_right_after_it(series: Project, chat: ChatServer) -> None:
@@ -182,7 +177,7 @@ def test_the_day_without_that_hour_has_its_opening_right_after_it(series: Projec
     for day in (27, 28, 29, 30):
         for hour, minute in ((0, 29), (0, 31), (1, 1), (1, 31), (2, 1)):
             command(series, datetime(2026, 3, day, hour, minute, tzinfo=UTC), "tick")
-    assert [name for (name,) in rows(series, "SELECT opening FROM opening ORDER BY number")] == [
+    assert [name for (name,) in series.rows("SELECT opening FROM opening ORDER BY number")] == [
         "2026-03-27T0130Z",
         "2026-03-28T0130Z",
         "2026-03-29T0100Z",
@@ -319,7 +314,7 @@ def test_points_that_are_skipped_one_after_the_other_are_a_warning_once_a_day(se
     skipped = [line for err in said for line in err.splitlines() if "skipped, and not opened later" in line]
     assert len(skipped) == 3
     assert len({line[:10] for line in skipped}) == 3
-    assert rows(series, "SELECT count(*) FROM opening") == [(1,)]
+    assert series.rows("SELECT count(*) FROM opening") == [(1,)]
 
 
 def test_the_point_of_an_hour_that_is_left_out_opens_right_after_it() -> None:
@@ -382,7 +377,7 @@ def test_no_point_is_missed_without_catch_up_but_said_once(series: Project, chat
     for number in range(2):
         told = command(series, half_past_two(2) + timedelta(hours=1, minutes=number), "tick")
         assert told.err.count("catch_up is false") == 1 - number
-    assert rows(series, "SELECT count(*) FROM opening") == [(0,)]
+    assert series.rows("SELECT count(*) FROM opening") == [(0,)]
     command(series, half_past_two(3), "tick")
     for number in range(2):
         told = command(series, half_past_two(5) + timedelta(hours=1, minutes=number), "tick")
@@ -398,7 +393,7 @@ def test_other_opens_begin_anew_and_the_openings_stay_counted(opened: Project, c
     noon = half_past_two(3).astimezone(BERLIN).replace(hour=12, minute=0)
     for day in range(3):
         command(opened, noon + timedelta(days=day), "tick")
-    assert rows(opened, "SELECT number, opening FROM opening") == [(1, name_of(1)), (2, "2026-09-27T1000Z")]
+    assert opened.rows("SELECT number, opening FROM opening") == [(1, name_of(1)), (2, "2026-09-27T1000Z")]
 
 
 def test_an_edited_task_is_that_of_the_next_opening_and_blocks_one_that_has_begun(
@@ -432,7 +427,7 @@ def test_another_pattern_is_blocked_until_it_is_put_back_or_the_opening_renewed(
     command(opened, half_past_two(4) + timedelta(minutes=1), *renewing)
     for day in (4, 5):
         command(opened, half_past_two(day) + timedelta(hours=1), "tick")
-    assert rows(opened, "SELECT checkpoint FROM opening ORDER BY number") == [
+    assert opened.rows("SELECT checkpoint FROM opening ORDER BY number") == [
         (f"report-{name_of(1)}.json",),
         (f"other-{name_of(3)}.json",),
         (f"other-{name_of(5)}.json",),
@@ -449,7 +444,7 @@ def test_an_older_opening_that_is_renewed_runs_beside_the_next_ones(opened: Proj
     assert asked(chat) == {name_of(1): 1, name_of(2): 1}
     command(opened, half_past_two(3), "tick")
     assert asked(chat) == {name_of(1): 2, name_of(2): 1, name_of(3): 1}
-    assert rows(opened, "SELECT DISTINCT status FROM opening") == [("done",)]
+    assert opened.rows("SELECT DISTINCT status FROM opening") == [("done",)]
 
 
 def test_every_command_takes_an_opening_and_a_series_stands_for_its_newest(opened: Project, chat: ChatServer) -> None:
@@ -589,7 +584,7 @@ def test_a_ledger_that_was_lost_opens_nothing_a_second_time_once_its_files_are_a
     at = half_past_two(3) + timedelta(hours=1)
     assert command(opened, at, "adopt", "--all").out.count(": adopted at attempt 1 of 4, ") == 3
     command(opened, at, "adopt", "--all")
-    assert rows(opened, "SELECT number, opening, status FROM opening") == [
+    assert opened.rows("SELECT number, opening, status FROM opening") == [
         (1, name_of(1), "done"),
         (2, name_of(2), "done"),
         (3, name_of(3), "ready"),

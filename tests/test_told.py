@@ -226,8 +226,7 @@ def write(project: Project, url: str, hooks: Hooks | None, job: dict[str, Any] |
 
 
 def told_rows(project: Project) -> list[tuple[Any, ...]]:
-    with contextlib.closing(sqlite3.connect(project.path().parent / NAME)) as base:
-        return base.execute("SELECT * FROM told").fetchall()
+    return project.rows("SELECT * FROM told")
 
 
 def test_a_block_is_told_once_a_day_and_its_end_once(

@@ -31,7 +31,7 @@ from scheduler.tools import (
     file_tools,
     reference_tool,
 )
-from tests.faults.attacks import SECRET, Shop, fifo
+from tests.faults.paths_attacks import SECRET, Shop, fifo
 
 
 @pytest.fixture

@@ -77,10 +77,11 @@ def names_in(text: str) -> list[str]:
 
 def harness_names(folder: Path = ROOT / "tests" / "faults") -> set[str]:
     """Return the name of every harness: the first argument of each call `harness(…)` in the test files."""
-    return {name for path in sorted(folder.rglob("test_*.py")) for name in _names(path)}
+    return {name for path in sorted(folder.rglob("test_*.py")) for name in names_of(path)}
 
 
-def _names(path: Path) -> Iterable[str]:
+def names_of(path: Path) -> Iterable[str]:
+    """Name the harnesses of one test file, as often as it does."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "harness":
             [name] = node.args[:1]

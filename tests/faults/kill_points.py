@@ -1,7 +1,7 @@
 """The real program, stopped as it takes the lock; from there its system calls are listed, or it is killed at one.
 
 strace counts the calls of each thread by itself, and the main thread has made thousands before another takes the lock.
-So strace comes to the process there (`at_lock/sitecustomize.py` lets it wait), and to the one thread that is meant.
+So strace comes to the process there, where `kill_at_lock/sitecustomize.py` lets it wait, and to the one thread meant.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support import LEAN, PROGRAM, ROOT, Project
 Thread = Literal["lock", "main", "request"]
 FAULT = "{call}:signal=SIGKILL:when={number}"
 CALLS = ("%file", "%desc", "%network")
-AT_LOCK = Path(__file__).with_name("at_lock")
+AT_LOCK = Path(__file__).with_name("kill_at_lock")
 # These change nothing, and come in long runs on one file.
 _LOOKING = {"read", "pread64", "newfstatat", "lseek", "fcntl", "ioctl", "poll", "mmap", "getdents64", "readlink"}
 _FILE = re.compile(r'^\d+<([^>]*)>|^AT_FDCWD(?:<[^>]*>)?, "([^"]*)"|^"([^"]*)"')

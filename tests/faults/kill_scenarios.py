@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.faults.preloaded import Preloaded
-from tests.faults.promises import Moment
+from tests.faults.kill_promises import Moment
+from tests.faults.killed_at import Preloaded
 from tests.support import ChatServer, Project, Reply, answer, tool_calls
 
+RUN = ("run", "nightly")
 ANSWER = answer("fin")
 READ = "reference.txt"
 CALL = tool_calls(("c1", "read_file", f'{{"path": "{READ}"}}'))
@@ -30,7 +31,7 @@ class Scenario:
     """
 
     name: str
-    command: tuple[str, ...] = ("run", "nightly")
+    command: tuple[str, ...] = RUN
     before: tuple[Reply, ...] = ()
     reply: Reply = field(default_factory=lambda: ANSWER)
     held: bool = False
@@ -61,12 +62,12 @@ class Scenario:
         for reply in self.before:
             earlier = project.path().read_bytes() if project.path().exists() else b""
             chat.script = [reply]
-            ended = runner.run(project.config, "run", "nightly")
+            [ended] = runner.run(project.config, RUN)
             assert ended.code == 0, ended.err
         if self.behind:
             project.path().write_bytes(earlier)
         if self.open:
-            ended = runner.run(project.config, "run", "nightly", step="admit-after")
+            [ended] = runner.run(project.config, RUN, steps=["admit-after"])
             assert ended.code == -signal.SIGKILL, ended.err
         chat.requests.clear()
         chat.headers.clear()

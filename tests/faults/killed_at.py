@@ -1,20 +1,23 @@
 """The program in forked processes: each killed by SIGKILL at one step of a slice, or all started at once.
 
-Everything is imported once, so that a process costs little; nothing of the package is opened before the fork.
-Run as `python -m tests.faults.killed_at`: reads a plan as JSON on stdin, prints `[exit code, stderr]` of each process.
+Everything is imported once, so that a process costs a hundredth of a start; nothing of the package is opened before the
+fork. Run as `python -m tests.faults.killed_at`: reads a plan as a line of JSON, answers with a line of
+`[exit code, stderr]` of each process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import IO, NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import time_machine
 
@@ -48,49 +51,68 @@ class Ended(NamedTuple):
     err: str
 
 
-def forked(
-    project: Project,
-    *commands: Sequence[str],
-    steps: Sequence[str] = (),
-    together: bool = False,
-    at: datetime | None = None,
-) -> list[Ended]:
-    """Run the program with each command, one after the other or `together`, each killed at its step if one is named.
+class Preloaded:
+    """The process that forks; everything that it runs has the surroundings that it was started with."""
 
-    `at` is what their clocks say, else the clock of this machine.
-    """
-    plan = {
-        "commands": [["--config", str(project.config), *command] for command in commands],
-        "steps": list(steps) or [None] * len(commands),
-        "together": together,
-        "at": at and at.isoformat(),
-    }
-    driver = subprocess.run(
-        [sys.executable, "-m", "tests.faults.killed_at"],
-        input=json.dumps(plan),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        cwd=ROOT,
-        env=project.environ(),
-    )
-    assert driver.returncode == 0, driver.stderr
-    return [Ended(*ended) for ended in json.loads(driver.stdout)]
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def run(
+        self,
+        config: Path,
+        *commands: Sequence[str],
+        steps: Sequence[str] = (),
+        together: bool = False,
+        at: datetime | None = None,
+    ) -> list[Ended]:
+        """Run each command, one after the other or `together`, each killed at its step if one is named.
+
+        `at` is what their clocks say, else the clock of this machine.
+        """
+        plan = {
+            "commands": [["--config", str(config), *command] for command in commands],
+            "steps": steps or [None] * len(commands),
+            "together": together,
+            "at": at and at.isoformat(),
+        }
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(plan) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the process that forks has ended"
+        return [Ended(*ended) for ended in json.loads(line)]
+
+
+@contextlib.contextmanager
+def preloaded(environ: Mapping[str, str]) -> Iterator[Preloaded]:
+    """Start such a process; it ends with the block."""
+    command = [sys.executable, "-m", "tests.faults.killed_at"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=dict(environ), cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        yield Preloaded(process)
+
+
+def forked(project: Project, *commands: Sequence[str], **options: Any) -> list[Ended]:
+    """Run commands on a project by a process for these alone."""
+    with preloaded(project.environ()) as process:
+        return process.run(project.config, *commands, **options)
 
 
 def _main() -> None:
-    plan = json.loads(sys.stdin.read())
-    for module in ("scheduler.cli", "scheduler.gateway", "scheduler.keys"):
-        importlib.import_module(module)
-    if plan["at"]:
-        time_machine.travel(datetime.fromisoformat(plan["at"])).start()
+    for name in ("cli", "gateway", "keys", "review", "mend", "child"):
+        importlib.import_module(f"scheduler.{name}")
+    for line in sys.stdin:
+        plan = json.loads(line)
+        with time_machine.travel(datetime.fromisoformat(plan["at"])) if plan["at"] else contextlib.nullcontext():
+            print(json.dumps(_run(plan)), flush=True)
+
+
+def _run(plan: dict[str, Any]) -> list[Ended]:
     pairs = zip(plan["commands"], plan["steps"], strict=True)
     if plan["together"]:
-        started = [fork(command, step) for command, step in pairs]
-        ended = [wait(*process) for process in started]
-    else:
-        ended = [wait(*fork(command, step)) for command, step in pairs]
-    print(json.dumps(ended))
+        return [wait(*process) for process in [fork(command, step) for command, step in pairs]]
+    return [wait(*fork(command, step)) for command, step in pairs]
 
 
 def fork(command: list[str], step: str | None = None) -> tuple[int, IO[bytes]]:

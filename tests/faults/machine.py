@@ -7,10 +7,7 @@ import contextlib
 import hashlib
 import itertools
 import json
-import os
-import shutil
 import sqlite3
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,10 +22,10 @@ from scheduler.job import Job, JobFile, Provider, Series
 from scheduler.ledger import NAME, ledger_of
 from scheduler.owner import this_process
 from scheduler.steps import RECOVERY, SLICE, Step, find
+from tests.faults.in_memory import in_memory
 from tests.faults.machine_model import Sheet, Wish
 from tests.support import tool_calls
 
-SHM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 JOB, SERIES, HOUR, TIMES = "nightly", "weekly", 3600, 3
 LOCAL = Provider(name="local", base_url="http://127.0.0.1:9/v1", model="m1")
 START = 1_772_323_200  # 2026-03-01
@@ -115,7 +112,8 @@ class World:
     """A folder with its ledger, files, jobs.yaml and far side."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(dir=SHM))
+        self._stack = contextlib.ExitStack()
+        self.folder = self._stack.enter_context(in_memory())
         self.requests: Counter[tuple[str, int]] = Counter()  # by checkpoint and allowance
         self.faults: list[str] = []
         self.notes: list[bool] = []
@@ -125,19 +123,15 @@ class World:
         self._rows: sqlite3.Connection | None = None
         self._version, self._real, self._kept = -1, dict[str, Real](), ""
         Far.world = self
-        self._patch = pytest.MonkeyPatch()
-        self._patch.setattr(gateway, "Exchange", Far)
-        self._travel = time_machine.travel(START, tick=False)
-        self.clock = self._travel.start()
+        self._stack.enter_context(pytest.MonkeyPatch.context()).setattr(gateway, "Exchange", Far)
+        self.clock = self._stack.enter_context(time_machine.travel(START, tick=False))
 
     def close(self) -> None:
         if self._rows:
             self._rows.close()
         ledger_of(self.folder)._database.close()
         ledger_of.cache_clear()
-        shutil.rmtree(self.folder)
-        self._travel.stop()
-        self._patch.undo()
+        self._stack.close()
 
     # ---- what jobs.yaml says
 

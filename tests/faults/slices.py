@@ -8,15 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.faults.fork_server import ForkServer
+from tests.faults.in_memory import copied
 from tests.faults.strace import Traced
 from tests.support import KEY, ChatServer, Project, answer, chat_server, tool_calls
 
@@ -51,21 +50,17 @@ class Stored:
 
 
 def stored(path: Path) -> Stored:
-    """Read a checkpoint; the ledger's files are copied, so that nothing is recovered, made or locked beside it."""
+    """Read a checkpoint, and its ledger from a copy."""
     shown = 0
     with contextlib.suppress(OSError, ValueError, TypeError):
         shown = json.loads(path.read_bytes())["attempts"] if path.is_file() else 0
     if not (path.parent / LEDGER).is_file():
         return Stored(shown)
-    with tempfile.TemporaryDirectory(dir=shared_memory()) as folder:
-        for suffix in ("", "-wal", "-journal"):
-            with contextlib.suppress(OSError):
-                shutil.copyfile(path.parent / f"{LEDGER}{suffix}", Path(folder, f"copy{suffix}"))
-        with contextlib.closing(sqlite3.connect(Path(folder, "copy"))) as ledger:
-            try:
-                return _read(ledger, path.name, shown)
-            except (sqlite3.DatabaseError, ValueError):  # no tables yet, or damaged
-                return Stored(shown)
+    with copied(path.parent / LEDGER) as ledger:
+        try:
+            return _read(ledger, path.name, shown)
+        except (sqlite3.DatabaseError, ValueError):  # no tables yet, or damaged
+            return Stored(shown)
 
 
 def _read(ledger: sqlite3.Connection, key: str, shown: int) -> Stored:
@@ -73,11 +68,6 @@ def _read(ledger: sqlite3.Connection, key: str, shown: int) -> Stored:
     bodies = ledger.execute("SELECT body FROM document WHERE checkpoint = ?", (key,)).fetchall()
     kept = ledger.execute("SELECT body FROM orphan WHERE checkpoint = ?", (key,)).fetchall()
     return Stored(shown, admitted, json.loads(bodies[0][0]) if bodies else {}, " ".join(str(body) for (body,) in kept))
-
-
-def shared_memory() -> str | None:
-    """Where files cost little, for whom their durability is not the point."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 @dataclass

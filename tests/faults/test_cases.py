@@ -57,6 +57,7 @@ def said(folder: Path, text: str, **environ: str) -> tuple[int, str]:
     (folder / "test_it.py").write_text(text, "utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "tests.conftest", "-p", "no:cacheprovider"]
     plain = {name: value for name, value in os.environ.items() if name not in ("CI", "RESUMED_TIER")}
+    plain["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # which costs as much as all else
     ended = subprocess.run(
         [*command, "--rootdir", folder, folder],
         cwd=ROOT,

@@ -19,7 +19,7 @@ NAMES = ("state", "ledger", "checkpoint", "resume")[: sized(1, 4, 4)]
 MODULES = [f"scheduler/{name}.py" for name in NAMES]
 TESTS = [f"tests/test_{name}.py" for name in NAMES]
 ONE = "tests/test_state.py::test_a_new_document_is_ready_and_has_nothing_in_it"
-PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly")
+PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "pytest_timeout")
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,7 @@ MUTANTS = [
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a module of Python in a folder, as in a run of the ordinary tests."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "RESUMED", "COV"))}
+    environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # which costs as much as a short run
     return subprocess.run(
         [sys.executable, *command], cwd=folder, env=environ, capture_output=True, text=True, timeout=900
     )

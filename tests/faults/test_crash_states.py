@@ -18,9 +18,10 @@ from scheduler import resume_once
 from scheduler.checkpoint import hold
 from scheduler.errors import ResumedError
 from tests.faults.cases import Begin, needs, sized
-from tests.faults.disk import Content, Left, Op, start, without
-from tests.faults.recorded import LEDGER, TRACED, Rows, told, traced_ops
-from tests.faults.scenarios import SCENARIOS, Recording, Scenario, close_ledgers, in_memory, prepare, record
+from tests.faults.crash_disk import Content, Left, Op, start, without
+from tests.faults.crash_recorded import LEDGER, TRACED, Rows, told, traced_ops
+from tests.faults.crash_scenarios import SCENARIOS, Recording, Scenario, close_ledgers, prepare, record
+from tests.faults.in_memory import in_memory
 from tests.faults.strace import traced
 from tests.support import PROGRAM, ChatServer, Command, Project
 

@@ -6,9 +6,7 @@ import hashlib
 import itertools
 import json
 import random
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,9 @@ from scheduler.errors import CheckpointUnknown
 from scheduler.ledger import NAME, Record
 from scheduler.reader import peek
 from tests.faults.cases import Begin, sized
-from tests.faults.damages import MODEL, SCRIPTS, Sample, damages, face, flips, make_sample, memory, put
-from tests.support import Project, chat_server, tool_calls
+from tests.faults.damaged_samples import MODEL, SCRIPTS, Sample, damages, face, flips, make_sample, put
+from tests.faults.in_memory import in_memory
+from tests.support import Project, chat_server, rows, tool_calls
 
 HARNESS = "damaged documents"
 # Which of the bits and cuts (all, or every so manieth), how many by chance, and the share of the minimum.
@@ -32,7 +31,7 @@ SIZES["long"] = (sized(301, 1, 1), sized(250, 4_000, 29_000), sized(400, 75_000,
 
 @pytest.fixture(scope="module")
 def samples() -> Iterator[dict[str, Sample]]:
-    with memory() as folder:
+    with in_memory() as folder:
         yield {name: make_sample(folder, name) for name in SCRIPTS}
 
 
@@ -87,14 +86,14 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(name: str, samples: dict[st
     known = published(sample.path)
     assert known == {hashlib.sha256(body).hexdigest() for body in sample.versions}
     foreign = [body for other in samples.values() if other is not sample for body in other.versions]
-    ledger = rows(sample.path)
+    ledger = all_rows(sample.path)
     step, by_chance, least = SIZES[name]
     with harness(HARNESS, least) as case:
         for number, (kind, bad) in enumerate(damages(sample, foreign, step, by_chance, seed=1)):
             found = fault(sample, bad, WAYS[number % len(WAYS)])
             assert not found, f"{name}, damage {number} ({kind}): {found}: {bad[:2000]!r}"
             case(kind)
-        assert rows(sample.path) == ledger
+        assert all_rows(sample.path) == ledger
         for older in (None, *sample.versions):
             sample.path.unlink()
             if older is not None:
@@ -108,16 +107,14 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(name: str, samples: dict[st
 
 def published(path: Path) -> set[str]:
     """The digests of what was published under a name."""
-    with closing(sqlite3.connect(path.with_name(NAME))) as ledger:
-        query = "SELECT digest FROM version WHERE checkpoint = ?"
-        return {digest for (digest,) in ledger.execute(query, (path.name,))}
+    query = "SELECT digest FROM version WHERE checkpoint = ?"
+    return {digest for (digest,) in rows(path.with_name(NAME), query, path.name)}
 
 
-def rows(path: Path) -> list[Any]:
+def all_rows(path: Path) -> list[Any]:
     """All that a ledger says of documents and attempts."""
-    with closing(sqlite3.connect(path.with_name(NAME))) as ledger:
-        tables = ("document", "version", "admission", "archive", "orphan")
-        return [ledger.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+    tables = ("document", "version", "admission", "archive", "orphan")
+    return [rows(path.with_name(NAME), f"SELECT * FROM {table}") for table in tables]
 
 
 # ---- controls

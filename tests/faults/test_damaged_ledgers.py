@@ -19,9 +19,9 @@ import pytest
 from scheduler.ledger import NAME, ledger_of
 from scheduler.tables import SCRIPTS
 from tests.faults.cases import Begin, sized
-from tests.faults.damages import memory
+from tests.faults.in_memory import in_memory
 from tests.faults.killed_at import Ended, forked
-from tests.support import ChatServer, Project, answer, chat_server, tool_calls
+from tests.support import ChatServer, Project, answer, chat_server, rows, tool_calls
 from tests.test_damage import told
 
 HARNESS = "damaged ledgers"
@@ -145,8 +145,7 @@ def remove(victim: Victim, chance: random.Random, number: int) -> None:
 
 
 def to_come(victim: Victim, chance: random.Random, number: int) -> None:
-    with contextlib.closing(sqlite3.connect(victim.ledger)) as ledger:
-        ledger.execute(f"PRAGMA user_version={len(SCRIPTS) + 1 + number % 3}")
+    rows(victim.ledger, f"PRAGMA user_version={len(SCRIPTS) + 1 + number % 3}")
 
 
 DAMAGES = (
@@ -173,7 +172,7 @@ DAMAGES = (
 
 @pytest.fixture
 def batch() -> Iterator[tuple[Project, ChatServer]]:
-    with memory() as folder, chat_server() as chat:
+    with in_memory() as folder, chat_server() as chat:
         project = Project(folder / "project")
         project.folder.mkdir(mode=0o700)
         yield project, chat
@@ -264,8 +263,7 @@ def test_what_no_ledger_can_see_is_seen_by_these_checks(batch: tuple[Project, Ch
     with harness(HARNESS) as case:
         both, edited = victims = prepare(project, chat, names, answer(""))
         documents = [json.loads(victim.checkpoint.read_bytes()) for victim in victims]
-        with contextlib.closing(sqlite3.connect(both.older)) as older:
-            [(body,)] = older.execute("SELECT body FROM document")
+        [(body,)] = rows(both.older, "SELECT body FROM document")
         restore_older(both, random.Random(0), 1)
         both.checkpoint.write_bytes(body)
         rewrite_document(edited)
@@ -281,9 +279,8 @@ def test_what_no_ledger_can_see_is_seen_by_these_checks(batch: tuple[Project, Ch
 
 
 def rewrite_document(victim: Victim) -> None:
-    with contextlib.closing(sqlite3.connect(victim.ledger, isolation_level=None)) as ledger:
-        [(body,)] = ledger.execute("SELECT body FROM document")
-        body = body.replace(b'"billed":"yes"', b'"billed":"no"')
-        sha = hashlib.sha256(body).hexdigest()
-        ledger.execute("UPDATE document SET body = ?, digest = ?", (body, sha))
-        ledger.execute("INSERT INTO version SELECT checkpoint, allowance, ? FROM document", (sha,))
+    [(body,)] = rows(victim.ledger, "SELECT body FROM document")
+    body = body.replace(b'"billed":"yes"', b'"billed":"no"')
+    sha = hashlib.sha256(body).hexdigest()
+    rows(victim.ledger, "UPDATE document SET body = ?, digest = ?", body, sha)
+    rows(victim.ledger, "INSERT INTO version SELECT checkpoint, allowance, ? FROM document", sha)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +17,9 @@ from scheduler import checkpoint
 from scheduler.errors import ResumedError
 from tests.faults.cases import Begin, needs, sized
 from tests.faults.fork_server import ForkServer, fork_server
+from tests.faults.in_memory import in_memory
 from tests.faults.killed_at import forked
-from tests.faults.slices import Watched, end_faults, said_faults, shared_memory, slice_faults, stored, watched_server
+from tests.faults.slices import Watched, end_faults, said_faults, slice_faults, stored, watched_server
 from tests.faults.strace import Call, Traced
 from tests.support import Project
 
@@ -165,7 +165,7 @@ def server() -> Iterator[ForkServer]:
 @contextlib.contextmanager
 def place(server: ForkServer, scenario: Scenario) -> Iterator[Place]:
     """Bring a job to where the scenario begins."""
-    with tempfile.TemporaryDirectory(dir=shared_memory()) as folder, watched_server() as watched:
+    with in_memory() as folder, watched_server() as watched:
         project = Project(Path(folder, "work", "project"))
         project.folder.mkdir(0o700, parents=True)
         (project.folder / "notes.md").write_text("The log is short.\n")

@@ -7,11 +7,12 @@ import re
 from pathlib import Path
 
 from tests.faults.cases import Cases
-from tests.faults.figures import SECURITY, block, harness_names, names_in, record
+from tests.faults.figures import SECURITY, block, harness_names, names_in, names_of, record
 from tests.faults.test_cases import PLENTY, said
 from tests.support import ROOT
 
 TEXT = SECURITY.read_text("utf-8")
+README = Path(__file__).with_name("README.md").read_text("utf-8")
 PROMISES = [f"I{number}" for number in range(1, 13)]
 
 
@@ -22,6 +23,14 @@ def test_the_figures_have_a_row_for_every_harness_and_no_other() -> None:
     assert not missing, f"SECURITY.md has no row for {', '.join(missing)}; {told}"
     assert not unknown, f"SECURITY.md has a row for {', '.join(unknown)}, and no test has that harness; {told}"
     assert len(rows) == len(set(rows))
+
+
+def test_the_readme_has_a_row_for_every_harness_that_names_its_file() -> None:
+    rows = re.findall(r"^\| ([^|]+) \(`(test_\w+\.py)`\) \| ", README, re.MULTILINE)
+    said = {(name, file) for names, file in rows for name in names.split("; ")}
+    assert said == {
+        (name, path.name) for path in sorted(Path(__file__).parent.glob("test_*.py")) for name in names_of(path)
+    }
 
 
 def test_every_promise_is_said_once_and_tried() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import random
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,11 @@ from scheduler.document import digest
 from scheduler.due import Plan, plan_job
 from scheduler.errors import CheckpointUnknown, MaintenanceRefused
 from scheduler.jobfile import read_job_file
-from scheduler.ledger import NAME, ledger_of
+from scheduler.ledger import ledger_of
 from tests.faults.cases import TIER, Begin, sized
-from tests.faults.damages import face, memory
-from tests.faults.forgeries import NOW, attempts_of, forged
+from tests.faults.damaged_samples import face
+from tests.faults.forged_samples import NOW, attempts_of, forged
+from tests.faults.in_memory import in_memory
 from tests.faults.killed_at import forked
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls
 from tests.test_damage import told
@@ -65,19 +64,17 @@ class Office:
 
     def counted(self) -> int:
         """How many attempts the ledger knows of, asked without the program."""
-        with contextlib.closing(sqlite3.connect(self.folder / NAME)) as ledger:
-            [(admitted,)] = ledger.execute("SELECT coalesce(max(attempt), 0) FROM admission")
-            bodies = [json.loads(body) for (body,) in ledger.execute("SELECT body FROM document")]
+        [(admitted,)] = self.project.rows("SELECT coalesce(max(attempt), 0) FROM admission")
+        bodies = [json.loads(body) for (body,) in self.project.rows("SELECT body FROM document")]
         return max([admitted, *(body["attempts"] for body in bodies)])
 
     def known(self, body: bytes) -> bool:
-        with contextlib.closing(sqlite3.connect(self.folder / NAME)) as ledger:
-            return bool(ledger.execute("SELECT 1 FROM version WHERE digest = ?", (digest(body),)).fetchall())
+        return bool(self.project.rows("SELECT 1 FROM version WHERE digest = ?", digest(body)))
 
 
 @pytest.fixture(scope="module")
 def office() -> Iterator[Office]:
-    with memory() as folder, chat_server(judged=False) as chat:
+    with in_memory() as folder, chat_server(judged=False) as chat:
         project = Project(folder / "project")
         project.folder.mkdir(mode=0o700)
         (folder / "templates").mkdir()

@@ -9,7 +9,6 @@ import contextlib
 import os
 import random
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,8 @@ import pytest
 from scheduler import checkpoint
 from tests.faults.cases import Begin, needs, sized
 from tests.faults.fork_server import ForkServer, fork_server
-from tests.faults.slices import Watched, end_faults, said_faults, shared_memory, slice_faults, stored, watched_server
+from tests.faults.in_memory import in_memory
+from tests.faults.slices import Watched, end_faults, said_faults, slice_faults, stored, watched_server
 from tests.support import Project
 
 HARNESS = "a disk that is full, becomes full, or cannot be written"
@@ -131,7 +131,7 @@ class Place:
 def place() -> Iterator[Place]:
     needs("unshare", "mount", root=True)
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=shared_memory()))
+        folder = stack.enter_context(in_memory())
         watched = stack.enter_context(watched_server())
         server = stack.enter_context(fork_server("unshare", "--mount", "--propagation", "private"))
         project = Project(Path(folder, "work", "project"))

@@ -36,8 +36,9 @@ from scheduler.reply import judge_response
 from scheduler.state import OUTCOMES, admit, new_state
 from scheduler.tools import Tool
 from tests.faults.cases import Begin, Cases, sized
-from tests.faults.damages import SCRIPTS, make_sample, memory
-from tests.faults.hostile import Wire, documents, job_files, replies
+from tests.faults.damaged_samples import SCRIPTS, make_sample
+from tests.faults.fuzz_hostile import Wire, documents, job_files, replies
+from tests.faults.in_memory import in_memory
 from tests.support import ROOT
 
 HARNESS = "fuzz"
@@ -175,7 +176,7 @@ KINDS: dict[str, tuple[Callable[[Any], str], Callable[[random.Random], Iterator[
 
 
 def made_documents(chance: random.Random) -> Iterator[bytes]:
-    with memory() as folder:
+    with in_memory() as folder:
         samples = [make_sample(folder, name) for name in SCRIPTS]
     return documents(samples, chance)
 
@@ -246,7 +247,7 @@ def test_nothing_that_atheris_finds_breaks_a_reader(tmp_path: Path, harness: Beg
     with harness(HARNESS) as case:
         for kind in KINDS:
             options = [f"-runs={number}", "-seed=1", "-timeout=20", f"-artifact_prefix={tmp_path}/"]
-            command = [sys.executable, "-m", "tests.faults.by_atheris", kind, *options]
+            command = [sys.executable, "-m", "tests.faults.fuzz_atheris", kind, *options]
             ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=3000)
             assert ended.returncode == 0, ended.stderr[-5000:]
             assert f"Done {number} runs" in ended.stderr

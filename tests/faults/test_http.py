@@ -17,7 +17,7 @@ from scheduler.errors import AskFailed
 from scheduler.gateway import Exchange
 from scheduler.state import OUTCOMES
 from tests.faults.cases import Begin, sized
-from tests.faults.wire import (
+from tests.faults.http_wire import (
     CLOSES,
     FRAMINGS,
     REPLIES,

@@ -16,13 +16,13 @@ import pytest
 from tests.faults import kill_points
 from tests.faults.cases import TIER, Begin, needs, sized
 from tests.faults.kill_points import Point, Ran, killed, listed, was_killed
+from tests.faults.kill_promises import Moment, check_counted, check_ended, check_kept, look
 from tests.faults.kill_scenarios import ANSWER, APPROVE, SCENARIOS, Scenario
-from tests.faults.preloaded import Preloaded, preloaded
-from tests.faults.promises import Moment, check_counted, check_ended, check_kept, look
+from tests.faults.killed_at import Preloaded, preloaded
 from tests.support import PROGRAM, ChatServer, Project, chat_server
 
 HARNESS = "SIGKILL at file and network system calls"
-SENDS_FIRST = [sys.executable, "-m", "tests.faults.sends_first"]
+SENDS_FIRST = [sys.executable, "-m", "tests.faults.kill_sends_first"]
 PERSON = [*APPROVE, "--redeliver"]
 TICKS = 2
 TRIES = 2
@@ -161,7 +161,7 @@ class Case:
             assert (self.project.folder / "out" / "answer.txt").read_bytes() == b"fin"
 
     def _run(self, command: Sequence[str], at: datetime) -> None:
-        ended = self.bench.runner.run(self.project.config, *command, at=at)
+        [ended] = self.bench.runner.run(self.project.config, command, at=at)
         assert ended.code in (0, 69, 75), f"{command}: exit {ended.code}: {ended.err}"
         assert "Traceback" not in ended.err
         self.see()
@@ -192,7 +192,7 @@ def spread(points: list[Point], number: int) -> list[Point]:
 
 
 # How many kills and pairs of each scenario; the small run takes some of them.
-SMALL = {"first": (5, 2), "interrupted": (4, 1), "review": (3, 0)}
+SMALL = {"first": (3, 1), "interrupted": (2, 0), "review": (1, 0)}
 SHARES = {
     name: (sized(kills, 25, 50), sized(pairs, 9, 25))
     for name, (kills, pairs) in ((name, SMALL.get(name, (0, 0))) for name in SCENARIOS)

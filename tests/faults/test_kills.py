@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,8 +12,9 @@ from typing import Any
 import pytest
 
 from scheduler.steps import COUNTED, ONLY_FIRST, ONLY_TOOLS, RECOVERY, SAVED, SENT, UNCOUNTED
-from tests.faults.killed_at import STEPS, Ended, forked
-from tests.support import ChatServer, Project, answer, chat_server, tool_calls, wait_until
+from tests.faults.in_memory import in_memory
+from tests.faults.killed_at import STEPS, Ended, Preloaded, forked, preloaded
+from tests.support import ChatServer, Project, answer, chat_server, rows, tool_calls, wait_until
 
 # ---- killed while the request is out, six times
 
@@ -122,9 +121,13 @@ KILLS.sort(key=lambda kill: ([*STEPS].index(kill.step), kill.slice))
 
 
 @pytest.fixture(scope="module")
-def aftermath(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kill]:
+def aftermath() -> dict[str, Kill]:
     """Every kill, each in a job and folder of its own, and what a run of the real program then made of it."""
-    project = Project(tmp_path_factory.mktemp("kills"))
+    with in_memory() as folder, preloaded(Project(folder).environ()) as process:
+        return aftermath_of(Project(folder), process)
+
+
+def aftermath_of(project: Project, process: Preloaded) -> dict[str, Kill]:
     by_slice = {name: [kill for kill in KILLS if kill.slice == name] for name in ("tool", "fourth", "recovering")}
     by_slice["first"] = [kill for kill in KILLS if kill.slice == "first"]
     jobs = {kill.job: {"task": kill.job, "checkpoint": f"{kill.job}/job.json"} for kill in KILLS}
@@ -135,15 +138,15 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kill]:
         for _ in range(2):
             project.run("run", *(kill.job for kill in by_slice["fourth"]))
         crashing = [("run", kill.job) for kill in by_slice["recovering"]]
-        for ended in forked(project, *crashing, steps=["admit-after"] * len(crashing)):
+        for ended in process.run(project.config, *crashing, steps=["admit-after"] * len(crashing)):
             assert ended.code == -signal.SIGKILL
         for name, kills in by_slice.items():
             chat.script = [CALL if name == "tool" else answer("fin")]
             commands = [("run", kill.job) for kill in kills]
-            for kill, ended in zip(kills, forked(project, *commands, steps=[kill.step for kill in kills]), strict=True):
+            ends = process.run(project.config, *commands, steps=[kill.step for kill in kills])
+            for kill, ended in zip(kills, ends, strict=True):
                 kill.ended = ended
-        rows = json.loads(project.run("status", "--json").stdout)["jobs"]
-        counted = {row["id"]: row["attempts"] for row in rows}
+        counted = {row["id"]: row["attempts"] for row in json.loads(project.run("status", "--json").stdout)["jobs"]}
         chat.script = [answer("fin")]
         for _ in range(2):
             project.run("run", *jobs, code=0)
@@ -152,8 +155,9 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kill]:
             kill.counted = counted[kill.job]
             kill.document = json.loads(path.read_text("utf-8"))
             kill.leftovers = sorted({entry.name for entry in path.parent.iterdir()})
-            with contextlib.closing(sqlite3.connect(path.with_name(".ledger.sqlite3"))) as ledger:
-                kill.admissions = ledger.execute("SELECT attempt, outcome FROM admission ORDER BY 1").fetchall()
+            kill.admissions = rows(
+                path.with_name(".ledger.sqlite3"), "SELECT attempt, outcome FROM admission ORDER BY 1"
+            )
             kill.requests = [
                 sent for sent in chat.requests if sent["messages"][1]["content"].partition("\n")[0] == kill.job
             ]

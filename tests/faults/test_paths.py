@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from scheduler.calls import call_tool
 from scheduler.tools import Tool
-from tests.faults.attacks import ARGUMENTS, ATTACKS, SECRET, Shop
 from tests.faults.cases import Begin, needs, sized
-from tests.faults.renames import Race, met
+from tests.faults.paths_attacks import ARGUMENTS, ATTACKS, SECRET, Shop
+from tests.faults.paths_renames import Race, met
 from tests.faults.strace import Call, traced
 from tests.support import PROGRAM, ROOT, ChatServer, Command, Project, chat_server, tool_calls
 
@@ -119,7 +119,7 @@ def shop(tmp_path: Path) -> Shop:
 MOUNTED = """
 import json, subprocess, sys
 from pathlib import Path
-from tests.faults.attacks import SECRET, Shop
+from tests.faults.paths_attacks import SECRET, Shop
 shop = Shop(Path(sys.argv[1]))
 for name in ("x", "sub/y"):
     (shop.docs / name).mkdir()

@@ -13,10 +13,11 @@ from scheduler import checkpoint
 from scheduler.due import plan_job
 from scheduler.jobfile import read_job_file
 from tests.faults.cases import Begin, sized
-from tests.faults.explored import explore
-from tests.faults.protocol import Variant, World, steps
-from tests.faults.scenarios import close_ledgers, in_memory
-from tests.faults.walked import Walk
+from tests.faults.crash_scenarios import close_ledgers
+from tests.faults.in_memory import in_memory
+from tests.faults.protocol_explored import explore
+from tests.faults.protocol_model import Variant, World, steps
+from tests.faults.protocol_walked import Walk
 from tests.support import Project
 
 NAME = "protocol"

@@ -8,7 +8,6 @@ import os
 import signal
 import sqlite3
 import time
-from typing import Any
 
 import pytest
 
@@ -16,19 +15,10 @@ from scheduler.errors import PointTaken
 from scheduler.jobfile import read_job_file
 from scheduler.owed import Turn, select
 from scheduler.tick import take_turn
-from tests.faults.killed_at import forked
+from tests.faults.killed_at import forked, preloaded
 from tests.support import ChatServer, Project, answer, chat_server, tool_calls, wait_until
 
 CALL = tool_calls(("c1", "read_file", "{}"))
-
-
-def rows(project: Project, query: str, folder: str = "checkpoints") -> list[Any]:
-    """Ask the ledger."""
-    ledger = sqlite3.connect(f"file:{project.folder / folder / '.ledger.sqlite3'}?mode=ro", uri=True)
-    try:
-        return ledger.execute(query).fetchall()
-    finally:
-        ledger.close()
 
 
 # ---- one point
@@ -40,7 +30,7 @@ def test_ticks_of_one_point_at_once_run_one_slice(project: Project) -> None:
         ends = forked(project, *[("tick",)] * 16, together=True)
     assert {ended.code for ended in ends} == {0}
     assert chat.count == 1
-    assert len(rows(project, "SELECT point FROM admission WHERE point IS NOT NULL")) == 1
+    assert len(project.rows("SELECT point FROM admission WHERE point IS NOT NULL")) == 1
 
 
 def test_a_point_that_was_served_meanwhile_is_refused_and_counts_nothing(project: Project, chat: ChatServer) -> None:
@@ -63,12 +53,13 @@ def test_runs_and_ticks_at_once_never_have_two_requests_in_flight_where_each_is_
     with chat_server((200, {"error": {"message": "overloaded", "code": 400}}), delay=0.2) as chat:
         project.live(chat.url, {"nightly": {"schedule": "every 1s"}}, after_failure=[])
         storm = [("run", "nightly"), ("tick",), ("run", "nightly"), ("tick",), ("tick", "nightly")] * 2
-        for _ in range(8):
-            ends = forked(project, *storm, together=True)
-            assert {ended.code for ended in ends} <= {0, 69, 75}, ends
-            if project.document()["status"] != "ready":
-                break
-        forked(project, *storm, together=True)
+        with preloaded(project.environ()) as process:
+            for _ in range(8):
+                ends = process.run(project.config, *storm, together=True)
+                assert {ended.code for ended in ends} <= {0, 69, 75}, ends
+                if project.document()["status"] != "ready":
+                    break
+            process.run(project.config, *storm, together=True)
     document = project.document()
     assert [entry["outcome"] for entry in document["history"]] == ["http_error"] * 4
     assert (chat.count, chat.most_in_flight) == (4, 1)
@@ -106,8 +97,8 @@ def test_a_dead_daemon_does_not_keep_another_one_out(project: Project, chat: Cha
         try:
             folder = project.folder / "checkpoints"
             wait_until(lambda: (folder / ".ledger.sqlite3").exists(), 60, "the ledger")
-            wait_until(lambda: bool(rows(project, "SELECT 1 FROM sqlite_master WHERE name = 'daemon'")), 60, "tables")
-            wait_until(lambda: bool(rows(project, "SELECT 1 FROM daemon")), 60, "the daemon's row")
+            wait_until(lambda: bool(project.rows("SELECT 1 FROM sqlite_master WHERE name = 'daemon'")), 60, "tables")
+            wait_until(lambda: bool(project.rows("SELECT 1 FROM daemon")), 60, "the daemon's row")
         finally:
             daemon.kill()
             daemon.communicate()
@@ -135,7 +126,7 @@ def test_an_answer_whose_checkpoint_was_taken_over_is_kept_among_the_orphans(pro
     assert process.returncode == 69, err
     assert "orphans" in err
     assert chat.count == 1
-    [(attempt, body)] = rows(project, "SELECT attempt, body FROM orphan")
+    [(attempt, body)] = project.rows("SELECT attempt, body FROM orphan")
     assert (attempt, json.loads(body)["answer"]) == (1, "the late answer")
 
 

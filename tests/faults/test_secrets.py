@@ -15,7 +15,7 @@ import pytest
 from tests.canary import shows
 from tests.faults.cases import TIER, Begin, sized
 from tests.faults.killed_at import forked
-from tests.faults.leaks import CANARIES, SECRETS, SOURCES, Far, Secretive, echoes, far_side, leaks
+from tests.faults.secrets_leaks import CANARIES, SECRETS, SOURCES, Far, Secretive, echoes, far_side, leaks
 from tests.kinds import KINDS
 from tests.support import ROOT, wait_until
 

@@ -1,21 +1,14 @@
-"""What can be seen of a job from outside, and which promises it keeps from one moment to the next.
-
-The ledger is read by plain sqlite3 from a copy: a reader of its own files could finish what a killed process left.
-"""
+"""What can be seen of a job from outside, and which promises it keeps from one moment to the next."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import shutil
-import sqlite3
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from tests.faults.in_memory import copied
 from tests.support import Project
 
 Row = tuple[Any, ...]
@@ -46,25 +39,20 @@ class Moment:
 
 def look(project: Project, sent: int) -> Moment:
     """Look at the job `nightly`."""
-    folder = project.path().parent
     file = project.path().read_bytes() if project.path().exists() else None
     document: Row | None = None
     rows: dict[str, list[Row]] = {"version": [], "admission": [], "archive": [], "delivery": []}
-    with tempfile.TemporaryDirectory(dir=project.folder) as copy:
-        for name in (".ledger.sqlite3", ".ledger.sqlite3-wal"):
-            if (folder / name).exists():
-                shutil.copy(folder / name, copy)
-        with contextlib.closing(sqlite3.connect(Path(copy, ".ledger.sqlite3"))) as ledger:
-            if ledger.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                document = ledger.execute("SELECT allowance, body FROM document").fetchone()
-                columns = {
-                    "version": "digest",
-                    "admission": "allowance, attempt, outcome",
-                    "archive": "allowance, number, body, reason, who, at",
-                    "delivery": "allowance, number, result",
-                }
-                for table, names in columns.items():
-                    rows[table] = ledger.execute(f"SELECT {names} FROM {table}").fetchall()
+    with copied(project.path().with_name(".ledger.sqlite3")) as ledger:
+        if ledger.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            document = ledger.execute("SELECT allowance, body FROM document").fetchone()
+            columns = {
+                "version": "digest",
+                "admission": "allowance, attempt, outcome",
+                "archive": "allowance, number, body, reason, who, at",
+                "delivery": "allowance, number, result",
+            }
+            for table, names in columns.items():
+                rows[table] = ledger.execute(f"SELECT {names} FROM {table}").fetchall()
     allowance, body = document or (1, None)
     return Moment(
         sent=sent,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.faults.protocol import Doc, Variant, Violated, World, steps
+from tests.faults.protocol_model import Doc, Variant, Violated, World, steps
 
 Key = tuple[object, ...]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
 import random
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,15 +23,6 @@ PAST = 1_700_000_000_000_000_000  # so that any later write shows in the mtime, 
 LONG = "".join(f"{number}. Größe {number * 7919} — „naïve“ 数 \x1b[1m{number}\x1b[0m\n" for number in range(110))
 
 Damage = tuple[str, bytes]  # its kind, and the damaged bytes
-
-
-@contextlib.contextmanager
-def memory() -> Iterator[Path]:
-    """A folder in memory, where this machine has one: durability is not the point here."""
-    shared = Path("/dev/shm")
-    place = shared if shared.is_dir() and os.access(shared, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=place) as folder:
-        yield Path(folder)
 
 
 # ---- real checkpoints

@@ -1,4 +1,4 @@
-"""A reader under atheris, which follows the branches that an input takes: `python -m tests.faults.by_atheris KIND`."""
+"""A reader under atheris, which follows the branches of an input: `python -m tests.faults.fuzz_atheris KIND`."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from scheduler.errors import CheckpointBusy, MaintenanceRefused, ReplyOrphaned
 from scheduler.ledger import Ledger
 from scheduler.mend import renew
 from scheduler.review import Decision, decide
-from tests.faults.protocol import PUBLISHES, Doc, Phase, World
-from tests.faults.recorded import LEDGER
+from tests.faults.crash_recorded import LEDGER
+from tests.faults.protocol_model import PUBLISHES, Doc, Phase, World
 
 MODEL = "m1"
 REFUSALS = (CheckpointBusy, MaintenanceRefused, ReplyOrphaned)  # which the model knows; all others fail a walk

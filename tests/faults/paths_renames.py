@@ -1,6 +1,6 @@
 """A race of the tools with a process that swaps files and folders with links to what lies outside.
 
-Run as `python -m tests.faults.renames COUNTER PAIRS`: exchanges the two paths of each pair by renameat2 until the
+Run as `python -m tests.faults.paths_renames COUNTER PAIRS`: exchanges the two paths of each pair by renameat2 until the
 counter's second number says stop; its first counts the swaps.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from scheduler.calls import Called, call_tool
 from scheduler.job import Source
 from scheduler.tools import file_tools
-from tests.faults.attacks import SECRET
+from tests.faults.paths_attacks import SECRET
 from tests.support import ROOT
 
 AT_FDCWD = -100
@@ -72,7 +72,13 @@ class Race:
     def run(self, swaps: int, enough: Callable[[Counter[str]], bool]) -> int:
         """Read until so many swaps have been made and enough was seen; return how many swaps there were."""
         (self.base / "counter").write_bytes(bytes(16))
-        command = [sys.executable, "-m", "tests.faults.renames", str(self.base / "counter"), json.dumps(self.pairs)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.faults.paths_renames",
+            str(self.base / "counter"),
+            json.dumps(self.pairs),
+        ]
         with open(self.base / "counter", "r+b") as file, mmap.mmap(file.fileno(), 16) as shared:
             with subprocess.Popen(command, cwd=ROOT) as swapper:
                 end = time.monotonic() + 200

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scheduler import database
 from scheduler.ledger import ledger_of
-from tests.faults.disk import Op
+from tests.faults.crash_disk import Op
+from tests.faults.crash_recorded import LEDGER, Recorder
 from tests.faults.killed_at import forked
-from tests.faults.recorded import LEDGER, Recorder
 from tests.support import ChatServer, Command, Project, answer, tool_calls
 
 PART = answer("a part ", finish_reason="length")
@@ -96,14 +93,6 @@ SCENARIOS = (
     Scenario("adopt afresh", ("adopt", "nightly", *REASON), prepare=_bring, blocked=True),
     Scenario("repair", ("repair", "nightly", *REASON), (PART, PART), prepare=_damage, blocked=True),
 )
-
-
-@contextlib.contextmanager
-def in_memory() -> Iterator[Path]:
-    """Make a folder on a disk that costs nothing, where durability is not the point."""
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-        yield Path(folder)
 
 
 def close_ledgers() -> None:

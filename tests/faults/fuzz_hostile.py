@@ -20,7 +20,7 @@ from scheduler.shapes import (
     ProviderEntry,
     SeriesEntry,
 )
-from tests.faults.damages import Sample
+from tests.faults.damaged_samples import Sample
 from tests.kinds import KINDS
 from tests.support import ROOT, answer, tool_calls
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from scheduler.database import Database
-from tests.faults.disk import Op
+from tests.faults.crash_disk import Op
 from tests.faults.strace import Call
 
 LEDGER = ".ledger.sqlite3"
