@@ -32,6 +32,12 @@ def rows(ledger: Path, query: str, *values: object) -> list[Any]:
         return base.execute(query, values).fetchall()
 
 
+def face(path: Path) -> tuple[bytes, int, int, int]:
+    """What must not change of a file that is left alone: its bytes, inode, mtime and mode."""
+    found = path.stat()
+    return path.read_bytes(), found.st_ino, found.st_mtime_ns, found.st_mode
+
+
 def state_home(folder: Path) -> dict[str, str]:
     """Where the program is to remember things: never in the home of whoever runs the tests."""
     return {"XDG_STATE_HOME": os.environ.get("XDG_STATE_HOME", str(folder / "state"))}

@@ -18,7 +18,7 @@ from scheduler.jobfile import read_job_file
 from scheduler.owed import Result
 from scheduler.reader import peek
 from scheduler.tick import tick
-from tests.support import ChatServer, Project, answer, chat_server, tool_calls
+from tests.support import ChatServer, Project, answer, chat_server, face, tool_calls
 
 TASK = "Summarise the log"
 CALLS = [tool_calls((f"c{number}", "read_file", "{}")) for number in (1, 2, 3)]
@@ -44,12 +44,6 @@ def slices(project: Project, count: int) -> None:
     """Run so many slices in this process, each admitted."""
     for _ in range(count):
         assert told(project)[0].ran
-
-
-def face(path: Path) -> tuple[bytes, int, int, int]:
-    """What must not change of a file that is left alone: its bytes, inode, mtime and mode."""
-    found = path.stat()
-    return path.read_bytes(), found.st_ino, found.st_mtime_ns, found.st_mode
 
 
 def foreign(folder: Path, attempts: int, task: str = TASK, reply: str = "") -> bytes:

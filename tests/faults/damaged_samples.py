@@ -16,7 +16,7 @@ from scheduler import resume_once
 from scheduler.checkpoint import hold
 from scheduler.decision import approve
 from scheduler.state import new_state, utc
-from tests.support import answer, tool_calls
+from tests.support import answer, face, tool_calls
 
 MODEL = "m1"
 PAST = 1_700_000_000_000_000_000  # so that any later write shows in the mtime, however coarse the clock is
@@ -93,12 +93,6 @@ def put(path: Path, body: bytes) -> tuple[bytes, int, int, int]:
     finally:
         os.close(descriptor)
     return face(path)
-
-
-def face(path: Path) -> tuple[bytes, int, int, int]:
-    """What must not change of a file that is left alone: its bytes, inode, mtime and mode."""
-    found = os.stat(path)
-    return path.read_bytes(), found.st_ino, found.st_mtime_ns, found.st_mode
 
 
 # ---- damage to bytes

@@ -61,7 +61,7 @@ class Preloaded:
         self,
         config: Path,
         *commands: Sequence[str],
-        steps: Sequence[str] = (),
+        steps: Sequence[str | None] = (),
         together: bool = False,
         at: datetime | None = None,
     ) -> list[Ended]:
@@ -71,7 +71,7 @@ class Preloaded:
         """
         plan = {
             "commands": [["--config", str(config), *command] for command in commands],
-            "steps": steps or [None] * len(commands),
+            "steps": [*steps] or [None] * len(commands),
             "together": together,
             "at": at and at.isoformat(),
         }

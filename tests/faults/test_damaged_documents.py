@@ -19,9 +19,9 @@ from scheduler.errors import CheckpointUnknown
 from scheduler.ledger import NAME, Record
 from scheduler.reader import peek
 from tests.faults.cases import Begin, sized
-from tests.faults.damaged_samples import MODEL, SCRIPTS, Sample, damages, face, flips, make_sample, put
+from tests.faults.damaged_samples import MODEL, SCRIPTS, Sample, damages, flips, make_sample, put
 from tests.faults.in_memory import in_memory
-from tests.support import Project, chat_server, rows, tool_calls
+from tests.support import Project, chat_server, face, rows, tool_calls
 
 HARNESS = "damaged documents"
 # Which of the bits and cuts (all, or every so manieth), how many by chance, and the share of the minimum.

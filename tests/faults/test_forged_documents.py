@@ -20,11 +20,10 @@ from scheduler.errors import CheckpointUnknown, MaintenanceRefused
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import ledger_of
 from tests.faults.cases import TIER, Begin, sized
-from tests.faults.damaged_samples import face
 from tests.faults.forged_samples import NOW, attempts_of, forged
 from tests.faults.in_memory import in_memory
 from tests.faults.killed_at import forked
-from tests.support import ChatServer, Project, answer, chat_server, tool_calls
+from tests.support import ChatServer, Project, answer, chat_server, face, tool_calls
 from tests.test_damage import told
 
 HARNESS = "forged documents handed to adopt"
