@@ -31,8 +31,8 @@ from tests.test_daemon import Service, ledger, service
 
 HARNESS = "soak"
 SHARDS = sized(1, 1, 8)
-LEAST = sized(240, 10_000, 12_500)
-KILLED = sized(100, 2_500, 4_500)  # ticks of each shard under kills: points that a slice was sent for
+LEAST = sized(200, 10_000, 12_500)
+KILLED = sized(60, 2_500, 4_500)  # ticks of each shard under kills: points that a slice was sent for
 # The caches of points are full after some 5,000 ticks of one process; only then can growth be told from filling.
 WARM = sized(50, 6_000, 6_000)
 MEASURED = sized(100, 2_000, 2_500)
@@ -242,7 +242,7 @@ def test_a_daemon_that_leaks_is_caught(harness: Begin, monkeypatch: pytest.Monke
         project.folder.mkdir(0o700)
         soak = Soak(project, chat, random.Random(1), fast=60)
         soak.edit()
-        found = " ".join(growth(soak.in_peace(40, 80), 20_000))
+        found = " ".join(growth(soak.in_peace(20, 70), 20_000))
         case.control("100 KB leak with each tick", caught="memory" in found)
         case.control("a descriptor leaks with each tick", caught="descriptors" in found)
 
