@@ -139,8 +139,10 @@ def idle_since(job: Job, facts: Facts, since: int, now: float) -> int:
     told as skipped where the job does not catch up.
     """
     known = [since if is_missed(job, since, now) else since - 1, _resumes_at(job, facts, now) - 1]
-    known += [facts.ended_at + 1] if facts.ended_at is not None else []  # it was cut to whole seconds
-    return max(moment for moment in (*known, *facts.points) if moment <= now)
+    known += [point for point in facts.points if point <= now]
+    if facts.ended_at is not None and facts.ended_at <= now:
+        known.append(facts.ended_at + 1)  # it was cut to whole seconds
+    return max(known)
 
 
 def missed_span(job: Job, since: int, after: int, point: int, now: float, gap: int = SHORTEST_GAP) -> Span | None:

@@ -126,10 +126,13 @@ def _advance(plan: Plan, now: float, tell: Tell, wait: float | None) -> Turnout:
     ledger = open_folder(plan.path.parent)
     with ledger.reading(wait) as tx:
         course = read_course(tx, plan, int(now))
-    strays = [one for one in course.asked if one.checkpoint != key_of(plan, one)]
+    newest, strays = course.newest, [one for one in course.asked if one.checkpoint != key_of(plan, one)]
     if not course.noted or strays or next_move(pattern, course, now):
         course = _write(ledger, plan, strays, now, tell, wait)
-    jobs = tuple(opening_job(pattern, one.opening) for one in course.asked)
+    names = [one.opening for one in course.asked]
+    if newest and newest.opening not in names:  # its process may have died before the answer was in its file
+        names.insert(0, newest.opening)
+    jobs = tuple(opening_job(pattern, name) for name in names)
     return Turnout(result=_result(pattern, course), jobs=jobs, next_point=next_opening(pattern, course, now))
 
 

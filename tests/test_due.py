@@ -426,6 +426,14 @@ def used(*moments: str) -> frozenset[int]:
             "02 10:19",
             span("02 10:05", "02 10:15", 3),
         ),
+        # Also in the very second in which that attempt ended.
+        (
+            {"schedule": "*/5 * * * *"},
+            Facts(points=used("02 09:00"), ended_at=at("02 09:47")),
+            "02 08:00",
+            "02 09:47",
+            None,
+        ),
         # A slice by hand starts the count anew, and so does the newest slice of the schedule.
         (
             {"schedule": "0 * * * *"},

@@ -523,6 +523,22 @@ def test_ten_thousand_answered_openings_are_not_looked_at(opened: Project, chat:
     assert "20001 of 20002 opened, 10002 answered" in command(opened, half_past_two(2), "status").out
 
 
+def test_an_answer_that_was_cut_off_before_its_file_is_published_when_the_next_one_opens(series: Project) -> None:
+    with chat_server() as chat:
+        write(series, chat.url)
+        command(series, SEEN, "tick")
+        [ended] = forked(series, ["tick"], steps=["save-after"], at=half_past_two(1))
+        assert ended.code == -signal.SIGKILL, ended.err
+        [file] = (series.folder / "checkpoints").glob("report-*.json")
+        leftover = file.with_name(f".{file.name}.{'0' * 15}1.tmp")
+        leftover.touch(0o600)
+        assert json.loads(file.read_text("utf-8"))["status"] == "ready"
+        command(series, half_past_two(2), "tick")
+    assert (chat.count, len(points(series))) == (2, 2)
+    assert json.loads(file.read_text("utf-8"))["status"] == "done"
+    assert not leftover.exists()
+
+
 # ---- what is refused when the file is read
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from scheduler import checkpoint, cli, daemon, flights, ledger, owed, roster, tables, watch
+from scheduler import checkpoint, cli, daemon, flights, ledger, owed, roster, tables, tick, watch
 
 _KEYS = ",\n    PRIMARY KEY (checkpoint, allowance, attempt), UNIQUE (checkpoint, allowance, point)\n) WITHOUT ROWID"
 _leaked: list[object] = []
@@ -56,6 +56,10 @@ def _forgets_points() -> None:
         _replace(module, "read_admissions", forgetful)
 
 
+def _tells_of_no_missed_point() -> None:
+    _replace(tick, "made_up", lambda _: None)
+
+
 def _ignores_edits() -> None:
     _replace(watch.WatchedFile, "look", lambda *_, **__: None)
 
@@ -79,6 +83,7 @@ VARIANTS: dict[str, Callable[[], None]] = {
     "admits blindly": _admits_blindly,
     "takes owners for dead": _takes_owners_for_dead,
     "forgets points": _forgets_points,
+    "tells of no missed point": _tells_of_no_missed_point,
     "ignores edits": _ignores_edits,
     "leaks": _leaks,  # a descriptor and 100 KB with each tick
 }

@@ -24,7 +24,9 @@ from typing import IO, Any, NamedTuple
 from tests.support import ROOT, Project
 
 LAST_KILL = 0.6  # seconds after the start of a wave
-LOOKED_FOR = 0.5  # seconds for which somebody is looked for who waits for a reply
+LOOKED_FOR = 0.5  # seconds for which somebody is looked for in the ledger
+ASKING = "SELECT pid FROM admission WHERE outcome IS NULL"
+DAEMONS = "SELECT pid FROM daemon"
 LONGEST = 100.0
 ROOM = 2**30
 
@@ -54,9 +56,9 @@ Wave = Callable[..., list[Member]]
 def storms(project: Project, variant: str = "") -> Iterator[Wave]:
     """Start the process that is forked; yield what runs one wave.
 
-    A wave has a command for each of its members. So many of them get SIGKILL as `kills` says: who waits for a reply at
-    that moment, if anybody does. In the folder `mischief` lock files are deleted, and checkpoints deleted and restored.
-    A daemon gets SIGTERM once all others have ended.
+    A wave has a command for each of its members; `ahead` lets its daemon begin before all others. So many of them get
+    SIGKILL as `kills` says: who waits for a reply at that moment, if anybody does. In the folder `mischief` lock files
+    are deleted, and checkpoints deleted and restored. A daemon gets SIGTERM once all others have ended.
     """
     command = [sys.executable, "-m", "tests.faults.storm", *([variant] if variant else [])]
     with subprocess.Popen(
@@ -73,12 +75,14 @@ def storms(project: Project, variant: str = "") -> Iterator[Wave]:
             chance: random.Random,
             kills: int = 0,
             mischief: str = "",
+            ahead: bool = False,
         ) -> list[Member]:
             plan = {
                 "commands": [["--config", str(config), *command] for command in commands],
                 "kills": sorted(chance.uniform(0, LAST_KILL) for _ in range(kills)),
                 "folder": str(config.parent / "checkpoints"),
                 "mischief": mischief,
+                "ahead": ahead,
                 "seed": chance.random(),
             }
             asked.write(json.dumps(plan) + "\n")
@@ -104,16 +108,20 @@ def _main() -> None:
 
 
 def _wave(plan: dict[str, Any]) -> list[tuple[int, list[str], int, str]]:
-    chance = random.Random(plan["seed"])
+    chance, folder = random.Random(plan["seed"]), Path(plan["folder"])
     cli = importlib.import_module("scheduler.cli")
     vandal = _fork(lambda: vandalise(Path(plan["mischief"]), chance)) if plan["mischief"] else None
-    members = [(_fork(lambda command=command: cli.main(command)), command) for command in plan["commands"]]
+    members = []
+    for command in plan["commands"]:
+        members.append((_fork(lambda command=command: cli.main(command)), command))
+        if plan["ahead"] and "daemon" in command:
+            _look(folder, DAEMONS, [members[-1][0][0]])
     begun = time.monotonic()
     for after in plan["kills"]:
         time.sleep(max(0.0, begun + after - time.monotonic()))
         pids = [pid for (pid, _), _ in members]
         # Not waited for yet, so nobody else has its number.
-        os.kill(_asking(Path(plan["folder"]), pids) or chance.choice(pids), signal.SIGKILL)
+        os.kill(_look(folder, ASKING, pids) or chance.choice(pids), signal.SIGKILL)
     codes: dict[int, int] = {}
     for (pid, _), command in sorted(members, key=lambda member: "daemon" in member[1]):
         if "daemon" in command:
@@ -127,13 +135,13 @@ def _wave(plan: dict[str, Any]) -> list[tuple[int, list[str], int, str]]:
     return ends
 
 
-def _asking(folder: Path, pids: Collection[int]) -> int | None:
-    """Return one that waits for a reply, by the ledger."""
+def _look(folder: Path, query: str, pids: Collection[int]) -> int | None:
+    """Return one of these processes that the ledger names, as soon as it does."""
     end = time.monotonic() + LOOKED_FOR
     while time.monotonic() < end:
         with contextlib.suppress(sqlite3.Error):
             with contextlib.closing(sqlite3.connect(f"file:{folder}/.ledger.sqlite3?mode=ro", uri=True)) as base:
-                rows = base.execute("SELECT pid FROM admission WHERE outcome IS NULL").fetchall()
+                rows = base.execute(query).fetchall()
             if found := [pid for (pid,) in rows if pid in pids]:
                 return int(found[0])
         time.sleep(0.005)

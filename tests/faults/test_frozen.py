@@ -126,6 +126,8 @@ class Freeze:
                     self.project.path().with_name("nightly.json.lock").unlink()
                 if not free:
                     self.busy("before the deadline")
+                if self.faults:
+                    return self.faults  # what follows would wait for the replies of those that run the job too
                 self.write("beside", "apart", timeout=60)
                 before = [deadline for *_, deadline in self.rows()] or [time.time() + timeout]
                 ended = self.ask("tick", "beside", "apart")
