@@ -73,8 +73,6 @@ class Everything(Walk):
                 body, file = self.world.real()[others[at % len(others)]].body, (other, True)
             case "six fields" | "document":
                 body, file = entry(sheet, ours=kind == "document"), (sheet, kind == "document")
-                if kind == "six fields" and status == "exhausted":
-                    sheet.status = "ready"  # such a worker ends at four, and there this one does too
             case "junk":
                 body = (b"", b"{}", b"[" * 99_000, b"null", bytes(8))[at % 5]
             case _:
