@@ -33,7 +33,7 @@ TIME = "2026-01-01T00:00:00Z"
 PROGRESS = ("answer", "tool")
 REPLIES = ("tool", "tool", "answer", "answer", "blank", "error", "timeout")
 # In one process a lock is let go with the object that holds it, so no death leaves it locked or takes it half.
-_LOCKS = ("lock-before", "lock-after", "unlock-before")
+_LOCKS = ("lock-before", "lock-after", "unlock-before", "unlock-after")
 STEPS = {name: step for name, step in (SLICE | RECOVERY).items() if name not in _LOCKS}
 
 
