@@ -16,8 +16,8 @@ from typing import Final
 
 from scheduler.checkpoint import GROWTH, SLACK, hold
 from scheduler.durable import make_folder, publish, sync_folder
-from scheduler.errors import CheckpointBusy, CheckpointUnknown, DiskFull, ResumedError
-from scheduler.files import translated
+from scheduler.errors import Blocked, CheckpointBusy, CheckpointUnknown, DiskFull, NoProcess, ResumedError
+from scheduler.files import noted, translated
 from scheduler.findings import Finding, finding_line
 from scheduler.folders import FEWEST_FILES, MOUNTS, check_locks, file_system_of
 from scheduler.forks import PURPOSE, Broken, in_child, undisturbed
@@ -77,8 +77,8 @@ def scratch_folder(parent: Path) -> Iterator[Scratch]:
         yield scratch
     finally:
         if scratch and not scratch.keep:
-            with undisturbed():
-                shutil.rmtree(scratch.path, ignore_errors=True)
+            with undisturbed(), noted("Its folder could not be removed."), translated(scratch.path):
+                shutil.rmtree(scratch.path)
 
 
 def _check_space(folder: Path) -> None:
@@ -103,6 +103,7 @@ def try_all(folder: Path) -> Report:
     for step in [step for kind in KINDS for step in kind.steps.values()]:
         find(step)  # one that no longer exists is a fault of the program
     began = time.monotonic()
+    _plain(Place(folder / "plain"))
     rows = [
         _once(folder, "files and folders that are private, 0600 and 0700", 4, "so they are", _modes),
         _once(folder, "a file that is replaced in one step, and synced", REPLACES, "it is there at once", _replaces),
@@ -112,6 +113,13 @@ def try_all(folder: Path) -> Report:
         _once(folder, "an older copy of a checkpoint, or none", MAX_STEPS, "put back; its attempts stay", _copies),
     ]
     return Report(rows, time.monotonic() - began, folder)
+
+
+def _plain(place: Place) -> None:
+    """Run a slice that nobody disturbs: what refuses it (a limit, no /proc) is no promise that is broken."""
+    refusal = in_child(place.slice).refusal
+    if refusal and not isinstance(refusal, Blocked):
+        raise refusal
 
 
 def report_text(report: Report) -> str:
@@ -146,7 +154,7 @@ def _once(
         return Row(what, cases, kept, [ended.words] if ended.code else [])
     try:
         attempt(place)
-    except DiskFull:
+    except (DiskFull, NoProcess):
         raise
     except (Broken, ResumedError) as error:
         return Row(what, cases, kept, [str(error)])
