@@ -95,7 +95,8 @@ def opening_line(folder: Path) -> str:
         kind = file_system_of(folder, MOUNTS.read_text("utf-8", "surrogateescape"))
     except OSError:  # no Linux
         kind = ""
-    return f"in {folder} (removed at the end, unless a promise fails); file system: {kind or 'an unknown kind'}"
+    kind = kind or "an unknown kind"
+    return f"in {_named(folder)} (removed at the end, unless a promise fails); file system: {kind}"
 
 
 def try_all(folder: Path) -> Report:
@@ -130,9 +131,13 @@ def report_text(report: Report) -> str:
     took = f"took {report.seconds:.0f} s"
     if report.broken:
         return "\n".join(
-            [*lines, f"{kills}, {report.broken} promises broken; {took}; all of it is kept: {report.folder}"]
+            [*lines, f"{kills}, {report.broken} promises broken; {took}; all of it is kept: {_named(report.folder)}"]
         )
     return "\n".join([*lines, f"{kills}, nothing lost, nothing exceeded; {took}"])
+
+
+def _named(folder: Path) -> str:
+    return str(folder).replace("\n", r"\x0a")
 
 
 def _fault_lines(row: Row) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.diagnose import _disk
+from scheduler.selftest import Report, Row, opening_line, report_text
 from scheduler.steps import RECOVERY, SLICE, Step, find
 from scheduler.trials import KINDS
 from tests.faults.killed_at import DELIVERY, OPENED
@@ -210,6 +211,14 @@ def test_the_exit_code_tells_a_broken_promise_where_nobody_reads(project: Projec
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
     assert [path.name[:10] for path in home(project).iterdir()] == [".selftest-"]
+
+
+def test_a_folder_is_named_on_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "a b\nc"
+    folder.mkdir()
+    assert opening_line(folder).startswith(rf"in {tmp_path}/a b\x0ac (removed at the end")
+    closing = report_text(Report([Row("locks", 1, "", ["broken"])], 1, folder)).splitlines()[-1]
+    assert closing.endswith(rf"all of it is kept: {tmp_path}/a b\x0ac")
 
 
 def test_a_folder_that_cannot_be_removed_is_named(project: Project) -> None:
