@@ -81,6 +81,18 @@ class StorageFailed(StorageRefused):
     reason: str
 
 
+class ProcessesUntold(StorageRefused):
+    """{path}: processes cannot be told apart ({reason}); mount /proc, then it goes on by itself."""
+
+    reason: str
+
+
+class NoProcess(Later):
+    """no further process could be started ({reason}); raise the limits of this user, or try again later."""
+
+    reason: str
+
+
 class CheckpointBusy(Later):
     """{path} is in use by {holder}; nothing was counted."""
 

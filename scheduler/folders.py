@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -93,11 +94,13 @@ def check_locks(folder: Path) -> Iterator[Finding]:
             yield wrong("locks", f"{folder} gives no lock ({error.strerror})", _MOVE)
             return
         command = [sys.executable, "-I", "-S", "-c", _PROBE, str(path)]
-        done = subprocess.run(command, env={}, capture_output=True, text=True, check=False)  # noqa: S603  # our own
+        done = None
+        with contextlib.suppress(OSError):  # of the start: what goes wrong later is told by the exit code
+            done = subprocess.run(command, env={}, capture_output=True, text=True, check=False)  # noqa: S603  # our own
     finally:
         os.close(descriptor)
         path.unlink(missing_ok=True)
-    if done.returncode:
+    if done is None or done.returncode:
         yield note("locks", f"{folder}: not tried, for no second process could be started")
     elif done.stdout:
         kinds = " and ".join(done.stdout.split())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from scheduler.errors import DiskFull, ResumedError
+from scheduler.errors import DiskFull, NoProcess, ResumedError
 
 LONGEST: Final = 60  # seconds that one process may take
 PURPOSE: Final = "what the self-test writes"
@@ -22,10 +23,11 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its exit code, negative for a signal, and what went wrong in it."""
+    """How a process ended: its exit code, negative for a signal, what went wrong in it, and who refused."""
 
     code: int
     said: str
+    refusal: ResumedError | None = None
 
     @property
     def words(self) -> str:
@@ -34,17 +36,13 @@ class Ended:
 
 
 def in_child(act: Callable[[], object]) -> Ended:
-    """Do it in a process of its own, and wait for its end. Raises DiskFull where the disk was full there."""
-    reading, writing = os.pipe()
+    """Do it in a process of its own, and wait for its end. Raises NoProcess, and DiskFull where it was so there."""
     pid = status = 0
     try:
         with undisturbed():  # for what a signal raises in a hook of fork is lost
-            pid = os.fork()
-            if not pid:
-                _run_child(act, writing)
-            os.close(writing)
+            pid, reading = _fork(act)
         with open(reading, "rb") as pipe:
-            said = pipe.read().decode()
+            said = pipe.read()
     except BaseException:
         if pid:
             os.kill(pid, signal.SIGKILL)
@@ -52,10 +50,29 @@ def in_child(act: Callable[[], object]) -> Ended:
     finally:
         if pid:
             _, status = os.waitpid(pid, 0)
-    kind, _, words = said.partition("\n")
-    if kind == DiskFull.__name__:
-        raise DiskFull(path=words, purpose=PURPOSE)
-    return Ended(os.waitstatus_to_exitcode(status), words)
+    words, kind, facts = pickle.loads(said) if said else ("", None, {})  # noqa: S301  # from our own child
+    refusal = kind(**facts) if kind else None
+    if isinstance(refusal, DiskFull):
+        raise DiskFull(path=refusal.path, purpose=PURPOSE)
+    return Ended(os.waitstatus_to_exitcode(status), words, refusal)
+
+
+def _fork(act: Callable[[], object]) -> tuple[int, int]:
+    """Start the process that does it; return its id, and where it says what went wrong."""
+    try:
+        reading, writing = os.pipe()
+    except OSError as error:
+        raise NoProcess(reason=str(error.strerror)) from error
+    try:
+        pid = os.fork()
+        if not pid:
+            _run_child(act, writing)
+    except OSError as error:
+        os.close(reading)
+        raise NoProcess(reason=str(error.strerror)) from error
+    finally:
+        os.close(writing)
+    return pid, reading
 
 
 @contextlib.contextmanager
@@ -77,10 +94,10 @@ def _run_child(act: Callable[[], object], writing: int) -> NoReturn:
         signal.alarm(LONGEST)
         act()
         code = 0
-    except DiskFull as error:
-        os.write(writing, f"{type(error).__name__}\n{error.path}".encode())
+    except ResumedError as error:
+        facts = {name: value for name, value in vars(error).items() if name != "__notes__"}
+        os.write(writing, pickle.dumps((str(error), type(error), facts)))
     except BaseException as error:
-        plain = isinstance(error, Broken | ResumedError)
-        os.write(writing, f"\n{error if plain else repr(error)}".encode("utf-8", "replace"))
+        os.write(writing, pickle.dumps((str(error) if isinstance(error, Broken) else repr(error), None, {})))
     finally:
         os._exit(code)

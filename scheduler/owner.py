@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scheduler.errors import StorageFailed
+from scheduler.errors import ProcessesUntold, StorageFailed
 
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
@@ -38,12 +38,12 @@ def program_version() -> str:
 
 
 def this_process() -> Owner:
-    """Return the owner that stands for the calling process. Raises StorageFailed."""
+    """Return the owner that stands for the calling process. Raises StorageFailed, ProcessesUntold."""
     return Owner(os.getpid(), _start(os.getpid()) or "", _boot())
 
 
 def is_alive(owner: Owner) -> bool:
-    """Tell whether that very process still runs. Raises StorageFailed where that cannot be told."""
+    """Tell whether that very process still runs. Raises StorageFailed, ProcessesUntold where that cannot be told."""
     return owner.boot == _boot() and _start(owner.pid) == owner.start
 
 
@@ -52,7 +52,10 @@ def _boot() -> str:
     if _has_proc():
         with _readable(_BOOT_ID):
             return _BOOT_ID.read_text("ascii").strip()
-    return _ask("sysctl", "-n", "kern.boottime") or ""
+    boot = _ask("sysctl", "-n", "kern.boottime")
+    if not boot:  # Linux without /proc, as in a bare chroot
+        raise _untold("neither /proc nor sysctl says when the machine started")
+    return boot
 
 
 def _has_proc() -> bool:
@@ -86,5 +89,12 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _ask(*command: str) -> str | None:
-    reply = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # fixed commands
+    try:
+        reply = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # fixed commands
+    except OSError as error:
+        raise _untold(f"there is no /proc, and {command[0]} does not start: {error.strerror}") from error
     return reply.stdout.strip() or None
+
+
+def _untold(reason: str) -> ProcessesUntold:
+    return ProcessesUntold(path=_PROC, reason=reason)

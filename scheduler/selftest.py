@@ -16,8 +16,8 @@ from typing import Final
 
 from scheduler.checkpoint import GROWTH, SLACK, hold
 from scheduler.durable import make_folder, publish, sync_folder
-from scheduler.errors import CheckpointBusy, CheckpointUnknown, DiskFull, ResumedError
-from scheduler.files import translated
+from scheduler.errors import Blocked, CheckpointBusy, CheckpointUnknown, DiskFull, NoProcess, ResumedError
+from scheduler.files import noted, translated
 from scheduler.findings import Finding, finding_line
 from scheduler.folders import FEWEST_FILES, MOUNTS, check_locks, file_system_of
 from scheduler.forks import PURPOSE, Broken, in_child, undisturbed
@@ -77,8 +77,8 @@ def scratch_folder(parent: Path) -> Iterator[Scratch]:
         yield scratch
     finally:
         if scratch and not scratch.keep:
-            with undisturbed():
-                shutil.rmtree(scratch.path, ignore_errors=True)
+            with undisturbed(), noted("Its folder could not be removed."), translated(scratch.path):
+                shutil.rmtree(scratch.path)
 
 
 def _check_space(folder: Path) -> None:
@@ -95,7 +95,8 @@ def opening_line(folder: Path) -> str:
         kind = file_system_of(folder, MOUNTS.read_text("utf-8", "surrogateescape"))
     except OSError:  # no Linux
         kind = ""
-    return f"in {folder} (removed at the end, unless a promise fails); file system: {kind or 'an unknown kind'}"
+    kind = kind or "an unknown kind"
+    return f"in {_named(folder)} (removed at the end, unless a promise fails); file system: {kind}"
 
 
 def try_all(folder: Path) -> Report:
@@ -103,6 +104,7 @@ def try_all(folder: Path) -> Report:
     for step in [step for kind in KINDS for step in kind.steps.values()]:
         find(step)  # one that no longer exists is a fault of the program
     began = time.monotonic()
+    _plain(Place(folder / "plain"))
     rows = [
         _once(folder, "files and folders that are private, 0600 and 0700", 4, "so they are", _modes),
         _once(folder, "a file that is replaced in one step, and synced", REPLACES, "it is there at once", _replaces),
@@ -114,6 +116,13 @@ def try_all(folder: Path) -> Report:
     return Report(rows, time.monotonic() - began, folder)
 
 
+def _plain(place: Place) -> None:
+    """Run a slice that nobody disturbs: what refuses it (a limit, no /proc) is no promise that is broken."""
+    refusal = in_child(place.slice).refusal
+    if refusal and not isinstance(refusal, Blocked):
+        raise refusal
+
+
 def report_text(report: Report) -> str:
     """Return the table, what failed, and the closing line."""
     rows = [(row.what, str(row.cases), f"FAILED: {len(row.faults)}" if row.faults else row.kept) for row in report.rows]
@@ -122,9 +131,13 @@ def report_text(report: Report) -> str:
     took = f"took {report.seconds:.0f} s"
     if report.broken:
         return "\n".join(
-            [*lines, f"{kills}, {report.broken} promises broken; {took}; all of it is kept: {report.folder}"]
+            [*lines, f"{kills}, {report.broken} promises broken; {took}; all of it is kept: {_named(report.folder)}"]
         )
     return "\n".join([*lines, f"{kills}, nothing lost, nothing exceeded; {took}"])
+
+
+def _named(folder: Path) -> str:
+    return str(folder).replace("\n", r"\x0a")
 
 
 def _fault_lines(row: Row) -> Iterator[str]:
@@ -146,7 +159,7 @@ def _once(
         return Row(what, cases, kept, [ended.words] if ended.code else [])
     try:
         attempt(place)
-    except DiskFull:
+    except (DiskFull, NoProcess):
         raise
     except (Broken, ResumedError) as error:
         return Row(what, cases, kept, [str(error)])

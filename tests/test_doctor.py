@@ -20,7 +20,7 @@ from pytest_httpserver import HTTPServer
 from scheduler.cli import main
 from scheduler.doctor import examine
 from scheduler.findings import Finding, finding_line
-from scheduler.folders import check_space, file_system_of
+from scheduler.folders import check_locks, check_space, file_system_of
 from scheduler.jobfile import read_job_file
 from scheduler.ledger import NAME
 from scheduler.owner import program_version, this_process
@@ -615,3 +615,11 @@ def test_a_notification_that_does_not_go_is_wrong(project: Project, capsys: pyte
     assert main(["--config", str(project.config), "doctor"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if " notify: " in line]
     assert line.startswith("wrong  notify: argv page-me fails: it cannot be started")
+
+
+def test_a_second_process_that_cannot_be_started_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "none"))
+    [found] = check_locks(tmp_path)
+    assert (found.level, found.topic) == ("note", "locks")
+    assert "no second process could be started" in found.text
+    assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from scheduler import patience
+from scheduler import owner, patience
 from scheduler.database import APPLICATION_ID
 from scheduler.document import digest
 from scheduler.errors import (
@@ -27,6 +27,7 @@ from scheduler.errors import (
     LedgerForeign,
     NotAFile,
     PointTaken,
+    ProcessesUntold,
     ProviderRefusing,
     ProviderResting,
     ResumedError,
@@ -924,3 +925,21 @@ def test_a_process_that_cannot_be_looked_at_is_not_taken_for_a_dead_one(
     for look in (this_process, lambda: is_alive(ME)):
         with pytest.raises(StorageFailed, match=f"{tmp_path}/{ME.pid}/stat"):
             look()
+
+
+@pytest.mark.parametrize("program", ["", "#!/bin/sh\nexit 1\n"], ids=["none", "mute"])
+def test_where_nothing_tells_processes_apart_nothing_is_taken_for_granted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    for path in (tmp_path / "sysctl", tmp_path / "ps") if program else ():
+        path.write_text(program)
+        path.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("scheduler.owner._BOOT_ID", tmp_path / "boot_id")
+    owner._boot.cache_clear()
+    try:
+        for look in (this_process, lambda: is_alive(ME)):
+            with pytest.raises(ProcessesUntold, match=r"^/proc: processes cannot be told apart \(.+\); mount /proc"):
+                look()
+    finally:
+        owner._boot.cache_clear()

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +15,14 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.diagnose import _disk
+from scheduler.selftest import Report, Row, opening_line, report_text
 from scheduler.steps import RECOVERY, SLICE, Step, find
 from scheduler.trials import KINDS
 from tests.faults.killed_at import DELIVERY, OPENED
 from tests.support import PROGRAM, ROOT, Project, wait_until
+
+NOBODY_ID = 65534
+NOBODY = f"import os, scheduler.cli; os.geteuid() or os.setuid({NOBODY_ID})"
 
 # A program that dies where it goes to a network, or asks for a name.
 OFFLINE = """
@@ -181,6 +186,62 @@ def test_what_is_broken_on_purpose_is_told(tmp_path: Path, broken: str, row: str
     assert told in done.stdout
 
 
+NO_KILLS = """
+from scheduler import selftest
+selftest.KINDS = ()
+"""
+NO_REMOVAL = """
+import sys
+
+def refuse(event, _):
+    if event == "shutil.rmtree":
+        raise PermissionError(13, "Permission denied")
+
+sys.addaudithook(refuse)
+"""
+
+
+def test_the_exit_code_tells_a_broken_promise_where_nobody_reads(project: Project) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", OPEN + NO_KILLS + MAIN, "selftest", "--folder", str(home(project))]
+    done = subprocess.run(
+        command, env=project.environ(), stdout=writing, stderr=subprocess.PIPE, text=True, timeout=110, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert [path.name[:10] for path in home(project).iterdir()] == [".selftest-"]
+
+
+def test_a_folder_is_named_on_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "a b\nc"
+    folder.mkdir()
+    assert opening_line(folder).startswith(rf"in {tmp_path}/a b\x0ac (removed at the end")
+    closing = report_text(Report([Row("locks", 1, "", ["broken"])], 1, folder)).splitlines()[-1]
+    assert closing.endswith(rf"all of it is kept: {tmp_path}/a b\x0ac")
+
+
+def test_a_folder_that_cannot_be_removed_is_named(project: Project) -> None:
+    done = run(project, "selftest", "--folder", ".", before=NO_KILLS + NO_REMOVAL, code=77)
+    assert f"{tried_in(done.stdout)}: permission denied" in done.stderr
+    assert done.stderr.endswith(" Its folder could not be removed.\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_it_works_under_a_umask_that_takes_all_rights(project: Project) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        if os.geteuid() == 0:
+            os.chown(name, NOBODY_ID, -1)
+        run(
+            project,
+            "selftest",
+            "--folder",
+            name,
+            before=f"import encodings.ascii\n{NOBODY}\nos.umask(0o777)\n{NO_KILLS}",
+        )
+        assert list(Path(name).iterdir()) == []
+
+
 # ---- where it is killed
 
 
@@ -238,18 +299,30 @@ def test_nothing_stays_where_it_is_interrupted(project: Project, number: int) ->
 # ---- folders that will not do
 
 NO_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))"
-NOBODY = "import os, scheduler.cli; os.geteuid() or os.setuid(65534)"
+
+
+NO_FILES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (11, 11))"
+NO_PROCESS = """
+import os
+
+def fork():
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+os.fork = fork
+"""
 
 
 @pytest.mark.parametrize(
     ("before", "folder", "code", "told"),
     [
+        (NO_FILES, ".", 74, "Too many open files"),
+        (NO_PROCESS, ".", 75, "no further process could be started"),
         (NO_ROOM, ".", 74, "no space left on the disk for what the self-test writes"),
         (NOBODY, "../closed", 77, "permission denied"),
         ("", "../none", 64, "there is no such folder"),
         ("", "../project/jobs.yaml", 64, "there is no such folder"),
     ],
-    ids=["full", "closed", "missing", "file"],
+    ids=["files", "processes", "full", "closed", "missing", "file"],
 )
 def test_a_folder_that_will_not_do_is_refused_in_one_line(
     project: Project, before: str, folder: str, code: int, told: str

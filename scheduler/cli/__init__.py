@@ -83,11 +83,12 @@ def _misplaced(unknown: Sequence[str], command: str) -> str:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    code = 0
     try:
         options, unknown = build_parser().parse_known_args(arguments)
         if unknown:
             raise UsageRefused(message=_misplaced(unknown, options.command))
-        code: int = options.handler(options)
+        code = int(options.handler(options))
         sys.stdout.flush()
     except UsageRefused as error:
         log_refusal(error, "usage")
@@ -96,7 +97,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         log_refusal(error)
         return exit_code(error)
     except BrokenPipeError:
-        return 0
+        return code
     except KeyboardInterrupt:
         return 130
     except Exception as error:

@@ -78,12 +78,18 @@ def selftest(options: argparse.Namespace) -> int:
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
             signal.signal(number, signal.default_int_handler)  # so that the folder goes, whatever ends it
+    os.umask(0o077)  # other umasks are among what is tried, and the folder must go under each
     with scratch_folder(_disk(options)) as scratch:
-        print(printable(opening_line(scratch.path)), flush=True)
+        _say(opening_line(scratch.path))
         report = try_all(scratch.path)
         scratch.keep = report.broken > 0
-        print(printable(report_text(report)))
+        _say(report_text(report))
     return FINDINGS if report.broken else 0
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # where nobody reads on, the exit code still tells it
+        print(printable(text), flush=True)
 
 
 def _disk(options: argparse.Namespace) -> Path:

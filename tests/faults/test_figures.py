@@ -12,7 +12,8 @@ from tests.faults.test_cases import PLENTY, said
 from tests.support import ROOT
 
 TEXT = SECURITY.read_text("utf-8")
-README = Path(__file__).with_name("README.md").read_text("utf-8")
+HERE = Path(__file__).parent
+README = (HERE / "README.md").read_text("utf-8")
 PROMISES = [f"I{number}" for number in range(1, 13)]
 
 
@@ -25,12 +26,19 @@ def test_the_figures_have_a_row_for_every_harness_and_no_other() -> None:
     assert len(rows) == len(set(rows))
 
 
-def test_the_readme_has_a_row_for_every_harness_that_names_its_file() -> None:
-    rows = re.findall(r"^\| ([^|]+) \(`(test_\w+\.py)`\) \| ", README, re.MULTILINE)
-    said = {(name, file) for names, file in rows for name in names.split("; ")}
-    assert said == {
-        (name, path.name) for path in sorted(Path(__file__).parent.glob("test_*.py")) for name in names_of(path)
-    }
+def test_the_readme_has_one_row_for_every_harness_that_names_its_file() -> None:
+    _, _, *rows = README[README.index("| harness |") :].partition("\n\n")[0].splitlines()
+    said = [re.match(r"\| ([^|]+) \(`(test_\w+\.py)`\) \| ", row) for row in rows]
+    assert [row for row, found in zip(rows, said, strict=True) if not found] == []
+    assert sorted((name, found[2]) for found in said if found for name in found[1].split("; ")) == sorted(
+        {(name, path.name) for path in HERE.glob("test_*.py") for name in names_of(path)}
+    )
+
+
+def test_the_files_that_the_readme_names_exist() -> None:
+    named = re.findall(r"`((?:[a-z]+/)*\w+\.py)`", README)
+    assert named
+    assert [name for name in named if not any((folder / name).is_file() for folder in (HERE, ROOT))] == []
 
 
 def test_every_promise_is_said_once_and_tried() -> None:
