@@ -236,7 +236,7 @@ def relayed(outside: Server, secure: Server, limit: int, folder: Path, ask: Ask 
 
 @pytest.mark.timeout(300)
 def test_each_kind_of_reply_is_one_connection_one_post_and_one_attempt(harness: Begin, tmp_path: Path) -> None:
-    chosen = ["moved", *list(KINDS)[:: sized(8, 1, 1)]]
+    chosen = ["moved", "loading", *list(KINDS)[:: sized(8, 1, 1)]]
     with harness(NAME, sized(20, 180, 180)) as case, listening(never) as server:
         for number, name in enumerate(chosen, 1):
             kind = KINDS[name]
