@@ -140,10 +140,12 @@ class Everything(Walk):
         sheet, file = self.sheet, self.files.get(self.name)
         more = isinstance(file, tuple) and file[1] and file[0].attempts > sheet.attempts
         stops, aside = "refused" if not sheet.allowance or (sheet.unknown and more) else "", False
-        plan = plan_job(self.world.job(self.wish, self.name), True)
+        plan, body = plan_job(self.world.job(self.wish, self.name), True), self.world.read(self.name)
         assert refusal_of(lambda: mend.repair(plan)) == stops
         if not stops:
             aside, sheet.unknown = sheet.unknown, False
+            kept = [path.read_bytes() for path in self.world.folder.glob(f"{self.name}.set-aside-*")]
+            assert not aside or body in kept, "I3: an unknown file was not set aside as it was"
         self.took[f"repair: {stops or ('set aside' if aside else 'nothing to do')}"] += 1
 
     def adopt(self) -> None:

@@ -90,7 +90,7 @@ class Walk(RuleBasedStateMachine):
         self.marks: dict[str, Any] = {}  # of the unknown files
         self.files: dict[str, tuple[Sheet, bool] | Literal["flip"] | None] = {}  # what they say; whether in our form
         self.answers: set[str] = set()
-        self.before: dict[str, tuple[int, list[Any]]] = {}
+        self.before: dict[str, tuple[int, int, list[Any], list[Any]]] = {}  # allowance, archived, history, turns
 
     def teardown(self) -> None:
         self.took["runs"] += 1
@@ -263,10 +263,13 @@ class Walk(RuleBasedStateMachine):
         assert len(numbers) == len(set(numbers)) <= 4, "I1"
         assert set(numbers) <= set(range(1, document["attempts"] + 1)), "I1: admitted, and not in the document"
         assert self.world.requests[key, real.allowance] <= len(rows), "I1: more requests than were admitted"
-        allowance, history = self.before.get(key, (0, []))
+        allowance, archived, history, turns = self.before.get(key, (0, 0, [], []))
         now = [(entry["number"], entry["started"], entry["outcome"]) for entry in document["history"]]
         if allowance == real.allowance:
             assert now[: len(history)] == history, "I11: the history has changed"
-        self.before[key] = real.allowance, [entry for entry in now if entry[2]]
+            begun = real.archived != archived  # a person has set the old conversation aside
+            assert begun or document["conversation"][: len(turns)] == turns, "I11: the conversation has changed"
+        ended = [entry for entry in now if entry[2]]
+        self.before[key] = real.allowance, real.archived, ended, document["conversation"]
         if document["answer"] is not None:
             self.answers.add(document["answer"])

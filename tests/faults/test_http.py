@@ -236,23 +236,25 @@ def relayed(outside: Server, secure: Server, limit: int, folder: Path, ask: Ask 
 
 @pytest.mark.timeout(300)
 def test_each_kind_of_reply_is_one_connection_one_post_and_one_attempt(harness: Begin, tmp_path: Path) -> None:
-    chosen = list(KINDS)[:: sized(8, 1, 1)]
+    chosen = ["moved", "loading", *list(KINDS)[:: sized(8, 1, 1)]]
     with harness(NAME, sized(20, 180, 180)) as case, listening(never) as server:
         for number, name in enumerate(chosen, 1):
             kind = KINDS[name]
-            server.handler = sending(_wire(kind))
+            server.handler = sending(_wire(kind, server.url))
             path = tmp_path / f"job{number}.json"
             state = take(path, server.url, AMPLE).state
+            assert (server.connections, len(server.requests), state["attempts"]) == (number, number, 1), name
             assert [entry["outcome"] for entry in state["history"]] == [kind.outcome], name
             assert kind.outcome in OUTCOMES
-            assert (server.connections, len(server.requests), state["attempts"]) == (number, number, 1), name
             mend(path)
             case("row of the outcome table")
 
 
-def _wire(kind: Kind) -> bytes:
+def _wire(kind: Kind, url: str) -> bytes:
+    """Lay out a reply; where it leads elsewhere, it leads back to this server, which counts who follows."""
     fields = [*kind.headers, ("Content-Length", str(len(kind.raw)))]
-    head = f"HTTP/1.1 {kind.status} X\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields)
+    lines = "".join(f"{name}: {value.replace('http://h', url)}\r\n" for name, value in fields)
+    head = f"HTTP/1.1 {kind.status} X\r\n{lines}"
     return head.encode("latin-1") + b"\r\n" + kind.raw
 
 

@@ -54,7 +54,7 @@ def said(project: Secretive, *commands: list[str]) -> dict[str, str]:
 
 @pytest.mark.timeout(900)
 def test_no_outcome_leaves_a_secret_anywhere(harness: Begin, secretive: Secretive, far: Far) -> None:
-    names = [*(one_of_each() if TIER == "test" else echoes()), "nowhere", "silent"]
+    names = [*(one_of_each() if TIER == "test" else echoes()), "nowhere", "silent", "torn"]
     with harness(NAME, sized(150, 1_500, 6_000)) as case:
         for turn in range(sized(1, 1, 4)):  # at last with every source for each reply
             jobs = secretive.fill(far, names, [SOURCES[(number + turn) % 4] for number in range(len(names))])
