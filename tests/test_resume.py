@@ -377,6 +377,7 @@ class Own(BaseException):
         (Own("x"), "interrupted", "Own: x"),
         (AskFailed(outcome="rate_limited", reason="429: slow", billed="no"), "rate_limited", "429: slow"),
         (AskFailed(outcome="http_error", reason="401", rests="provider"), "http_error", "401"),  # rests live jobs only
+        (AskFailed(outcome="http_error", reason="a\nb\x1b[2Jc"), "http_error", "a bc"),
         (AskFailed(outcome="no such", reason="odd"), "error", "AskFailed: odd"),
     ],
     ids=lambda value: str(value)[:20].encode("ascii", "replace").decode() if not isinstance(value, str) else None,

@@ -145,6 +145,8 @@ def slice_faults(before: Stored, after: Stored, watched: Watched, told: Traced) 
         faults.append(f"{watched.sent} requests of one slice")
     if not before.attempts + watched.sent <= after.attempts <= before.attempts + 1:
         faults.append(f"attempts went from {before.attempts} to {after.attempts}, {watched.sent} were sent")
+    if watched.sent and any(entry["billed"] == "no" for entry in after.document.get("history", [])[-1:]):
+        faults.append("a request was sent, and is told as never sent")
     lost = [text for text in watched.texts if not after.has(text)]
     if lost and "stays counted" not in told.err:
         faults.append(f"the reply {lost} is lost, and nothing says so")

@@ -17,6 +17,7 @@ import pytest
 from scheduler import resume_once
 from scheduler.checkpoint import hold
 from scheduler.errors import ResumedError
+from scheduler.reader import peek
 from tests.faults.cases import Begin, needs, sized
 from tests.faults.crash_disk import Content, Left, Op, start, without
 from tests.faults.crash_recorded import LEDGER, TRACED, Rows, told, traced_ops
@@ -123,8 +124,9 @@ class Machine:
     def _install(self, left: Left, files: dict[str, Content]) -> None:
         if left.commit != self._installed or left.commit is None:
             self.clear()
-            if left.commit is not None:
-                (self.folder / LEDGER).write_bytes(self.rows(left.commit).image)
+            # Without a commit it is missing or empty; what an empty one allows, a missing one does too.
+            (self.folder / LEDGER).touch(0o600)
+            (self.folder / LEDGER).write_bytes(self.rows(left.commit).image)
             self._installed = left.commit
         for entry in self.folder.iterdir():
             if not entry.name.startswith(LEDGER):
@@ -142,6 +144,7 @@ class Machine:
 
     def _load(self, rows: Rows) -> str:
         try:
+            peek(self.path)  # a tick looks before it takes the lock
             with hold(self.path) as held:
                 state = held.load(lambda _: None)
         except ResumedError as error:
