@@ -14,8 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -110,14 +111,19 @@ def _main() -> None:
 
 def _run(plan: dict[str, Any]) -> list[Ended]:
     pairs = zip(plan["commands"], plan["steps"], strict=True)
-    if plan["together"]:
-        return [wait(*process) for process in [fork(command, step) for command, step in pairs]]
-    return [wait(*fork(command, step)) for command, step in pairs]
+    begun = (fork(partial(_program, command, step)) for command, step in pairs)
+    return [Ended(wait(pid), printed(told)) for pid, told in ([*begun] if plan["together"] else begun)]
 
 
-def fork(command: list[str], step: str | None = None) -> tuple[int, IO[bytes]]:
-    """Fork a process that runs the program; return its number, and the file that takes what it prints."""
-    told = tempfile.TemporaryFile()  # noqa: SIM115  # wait closes it
+def _program(command: list[str], step: str | None) -> int:
+    if step:
+        arm((STEPS | OPENED | DELIVERY)[step])
+    return int(importlib.import_module("scheduler.cli").main(command))
+
+
+def fork(run: Callable[[], int]) -> tuple[int, IO[bytes]]:
+    """Fork a process that does this; return its number, and the file that takes what it prints."""
+    told = tempfile.TemporaryFile()  # noqa: SIM115  # printed() closes it
     pid = os.fork()
     if pid:
         return pid, told
@@ -125,19 +131,23 @@ def fork(command: list[str], step: str | None = None) -> tuple[int, IO[bytes]]:
     try:
         os.dup2(told.fileno(), 1)
         os.dup2(told.fileno(), 2)
-        if step:
-            arm((STEPS | OPENED | DELIVERY)[step])
-        code = importlib.import_module("scheduler.cli").main(command)
+        code = run()
+        sys.stdout.flush()
+        sys.stderr.flush()
     finally:
         os._exit(code)
 
 
-def wait(pid: int, told: IO[bytes]) -> Ended:
-    """Wait for the end of a forked process."""
-    _, status = os.waitpid(pid, 0)
+def wait(pid: int) -> int:
+    """Wait for the end of a process; return its exit code, or the signal that ended it as a negative number."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def printed(told: IO[bytes]) -> str:
+    """Return what an ended process has printed."""
     told.seek(0)
     with told:
-        return Ended(os.waitstatus_to_exitcode(status), told.read().decode())
+        return told.read().decode()
 
 
 if __name__ == "__main__":

@@ -10,17 +10,17 @@ import importlib
 import json
 import os
 import random
-import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from tests.faults.killed_at import fork, printed, wait
 from tests.support import ROOT, Project
 
 LAST_KILL = 0.6  # seconds after the start of a wave
@@ -28,16 +28,6 @@ LOOKED_FOR = 0.5  # seconds for which somebody is looked for in the ledger
 ASKING = "SELECT pid FROM admission WHERE outcome IS NULL"
 DAEMONS = "SELECT pid FROM daemon"
 LONGEST = 100.0
-ROOM = 2**30
-
-
-@contextlib.contextmanager
-def in_memory() -> Iterator[Path]:
-    """Yield a folder in memory where there is room: a process that is killed loses nothing that it has written."""
-    memory = Path("/dev/shm")
-    ample = memory.is_dir() and shutil.disk_usage(memory).free > ROOM  # a container may have a small one
-    with tempfile.TemporaryDirectory(prefix="resumed-", dir=memory if ample else None) as path:
-        yield Path(path)
 
 
 class Member(NamedTuple):
@@ -110,10 +100,10 @@ def _main() -> None:
 def _wave(plan: dict[str, Any]) -> list[tuple[int, list[str], int, str]]:
     chance, folder = random.Random(plan["seed"]), Path(plan["folder"])
     cli = importlib.import_module("scheduler.cli")
-    vandal = _fork(lambda: vandalise(Path(plan["mischief"]), chance)) if plan["mischief"] else None
+    vandal = fork(lambda: vandalise(Path(plan["mischief"]), chance)) if plan["mischief"] else None
     members = []
     for command in plan["commands"]:
-        members.append((_fork(lambda command=command: cli.main(command)), command))
+        members.append((fork(partial(cli.main, command)), command))
         if plan["ahead"] and "daemon" in command:
             _look(folder, DAEMONS, [members[-1][0][0]])
     begun = time.monotonic()
@@ -126,12 +116,12 @@ def _wave(plan: dict[str, Any]) -> list[tuple[int, list[str], int, str]]:
     for (pid, _), command in sorted(members, key=lambda member: "daemon" in member[1]):
         if "daemon" in command:
             os.kill(pid, signal.SIGTERM)
-        codes[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    ends = [(pid, command, codes[pid], _read(told)) for (pid, told), command in members]
+        codes[pid] = wait(pid)
+    ends = [(pid, command, codes[pid], printed(told)) for (pid, told), command in members]
     if vandal:
         os.kill(vandal[0], signal.SIGKILL)
-        os.waitpid(vandal[0], 0)
-        ends.append((vandal[0], ["vandal"], 0, _read(vandal[1])))
+        wait(vandal[0])
+        ends.append((vandal[0], ["vandal"], 0, printed(vandal[1])))
     return ends
 
 
@@ -146,27 +136,6 @@ def _look(folder: Path, query: str, pids: Collection[int]) -> int | None:
                 return int(found[0])
         time.sleep(0.005)
     return None
-
-
-def _fork(run: Callable[[], int]) -> tuple[int, IO[bytes]]:
-    told = tempfile.TemporaryFile()  # noqa: SIM115  # _read closes it
-    pid = os.fork()
-    if pid:
-        return pid, told
-    code = 99
-    try:
-        os.dup2(told.fileno(), 1)
-        os.dup2(told.fileno(), 2)
-        code = run()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _read(told: IO[bytes]) -> str:
-    told.seek(0)
-    with told:
-        return told.read().decode()
 
 
 def vandalise(folder: Path, chance: random.Random) -> int:

@@ -24,8 +24,8 @@ from tests.conftest import Begin
 from tests.faults.broken import broken
 from tests.faults.cases import TIER, sized
 from tests.faults.counting import Counting, Request, at_last, at_once, counting
+from tests.faults.in_memory import in_memory
 from tests.faults.measured import BAND, Sample, growth, ledger_size, look
-from tests.faults.storm import in_memory
 from tests.support import Project, wait_until
 from tests.test_daemon import Service, ledger, service
 

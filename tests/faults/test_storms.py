@@ -18,7 +18,8 @@ import pytest
 from tests.conftest import Begin
 from tests.faults.cases import TIER, sized
 from tests.faults.counting import Counting, at_last, counting
-from tests.faults.storm import Member, Wave, in_memory, storms
+from tests.faults.in_memory import in_memory
+from tests.faults.storm import Member, Wave, storms
 from tests.support import Project
 
 HARNESS = "races of 16 processes"
