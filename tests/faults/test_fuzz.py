@@ -43,6 +43,7 @@ from tests.support import ROOT
 
 HARNESS = "fuzz"
 SECONDS, MEMORY, BATCH = 1.0, 256 * 1024 * 1024, 500
+TOO_LONG = "it took too long"
 CHUNK = 64 * 1024  # what may come with the byte that is one too many
 NOW = "2026-03-02T09:00:00Z"
 PLACE = Path("/srv/app/jobs.yaml")
@@ -153,7 +154,7 @@ def fault(read: Callable[[Any], str], given: Any, seconds: float = SECONDS) -> t
         with timed(seconds):
             return read(given), ""
     except TooSlow:
-        return "", f"more than {seconds} s"
+        return "", TOO_LONG
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -165,6 +166,8 @@ def fuzz(case: Cases, kind: str, read: Callable[[Any], str], inputs: Iterator[An
         with roomy():
             for given in itertools.islice(inputs, min(BATCH, number)):
                 came, wrong = fault(read, given)
+                if wrong == TOO_LONG:  # a busy machine makes computing dearer, too, but not twice
+                    came, wrong = fault(read, given)
                 assert not wrong, f"{kind}: {wrong}: {given!r:.5000}"
                 case(f"{kind} {came}" if kind != "replies" else kind)
         number -= BATCH
@@ -284,7 +287,7 @@ def greedy(wire: Wire) -> str:
 CONTROLS: dict[str, tuple[Callable[[Any], str], str, str]] = {
     "PyYAML's safe loader with YAMLError caught": (plain_yaml, "jobs.yaml", "Error"),
     "json.loads with JSONDecodeError caught": (plain_json, "documents", "Error"),
-    "a reader that does not end": (endless, "replies", "more than 0.02 s"),
+    "a reader that does not end": (endless, "replies", TOO_LONG),
     "a reader that takes 512 MB": (greedy, "replies", "MemoryError"),
 }
 

@@ -242,7 +242,7 @@ def test_a_daemon_that_leaks_is_caught(harness: Begin, monkeypatch: pytest.Monke
         project.folder.mkdir(0o700)
         soak = Soak(project, chat, random.Random(1), fast=60)
         soak.edit()
-        found = " ".join(growth(soak.in_peace(20, 70), 20_000))
+        found = " ".join(growth(soak.in_peace(20, 200), 20_000))
         case.control("100 KB leak with each tick", caught="memory" in found)
         case.control("a descriptor leaks with each tick", caught="descriptors" in found)
 
