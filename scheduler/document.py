@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -63,8 +62,7 @@ def read_object(body: bytes) -> dict[str, Any]:
         raise InvalidDocument(f"not strict JSON: {error or type(error).__name__}") from error
     if not isinstance(value, dict):
         raise InvalidDocument(f"expected a JSON object, found {_kind(value)}")
-    if _depth(value) > MAX_DEPTH:
-        raise InvalidDocument(f"nested deeper than {MAX_DEPTH}")
+    check_depth(value)
     return value
 
 
@@ -76,6 +74,16 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def check_depth(value: object) -> None:
+    """Refuse what is nested deeper than a document may be, with InvalidDocument."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        holders = [item for item in level if isinstance(item, dict | list)]
+        level = [inner for item in holders for inner in (item.values() if isinstance(item, dict) else item)]
+    if level:
+        raise InvalidDocument(f"nested deeper than {MAX_DEPTH}")
+
+
 def no_constant(name: str) -> None:
     """Refuse NaN and the infinities, which JSON does not have, with a ValueError."""
     raise ValueError(f"{name} is not JSON")
@@ -83,19 +91,6 @@ def no_constant(name: str) -> None:
 
 def _kind(value: object) -> str:
     return {type(None): "null", list: "a list", str: "a text"}.get(type(value), f"a {type(value).__name__}")
-
-
-def _depth(value: object) -> int:
-    level: Iterable[object] = [value]
-    depth = 0
-    while level := [
-        inner
-        for item in level
-        if isinstance(item, dict | list)
-        for inner in (item.values() if isinstance(item, dict) else item)
-    ]:
-        depth += 1
-    return depth
 
 
 def check(value: object) -> State:

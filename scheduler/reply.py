@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from scheduler.complaint import judge_error, words_of
-from scheduler.document import no_constant, read_object, unique
+from scheduler.document import check_depth, no_constant, unique
 from scheduler.errors import AskFailed
 from scheduler.judgement import read_usage
 from scheduler.state import Billed, Outcome, Usage
@@ -20,6 +20,9 @@ MODELS_LIMIT: Final = 8 * 1024 * 1024
 
 _LABEL_LIMIT = 200
 _STREAM = re.compile(rb"(data|event|id|retry)?:")
+_ESCAPES = re.compile(  # of a string in JSON; the group is half a character
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 
 _FINISHES = {
@@ -103,11 +106,10 @@ def _parse(body: bytes) -> Any:
 
     Raises ValueError on any other thing that strict JSON is not.
     """
-    loose = json.loads(
-        body.decode("utf-8-sig"), object_pairs_hook=unique, parse_constant=no_constant, parse_float=_finite
-    )
-    whole = json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace")
-    return read_object(b'{"value":' + whole + b"}")["value"]
+    text = _ESCAPES.sub(lambda escape: "?" if escape[1] else escape[0], body.decode("utf-8-sig"))
+    value = json.loads(text, object_pairs_hook=unique, parse_constant=no_constant, parse_float=_finite)
+    check_depth(value)
+    return value
 
 
 def _finite(text: str) -> float | None:

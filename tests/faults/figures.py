@@ -46,7 +46,7 @@ def block(names: Iterable[str], runs: list[Mapping[str, Any]]) -> str:
     """Lay out a row for each harness, with what the runs have counted of it."""
     counted = summed([told for run in runs for told in run["harnesses"]])
     rows = [row(counted.get(name, Cases(name))) for name in sorted({*names, *counted}, key=str.lower)]
-    return f"{BEGIN}\n{' '.join(heads(runs))}\n\n{HEADER}{''.join(rows)}\n{END}"
+    return f"{BEGIN}\n{' '.join(dict.fromkeys(heads(runs)))}\n\n{HEADER}{''.join(rows)}\n{END}"
 
 
 def heads(runs: list[Mapping[str, Any]]) -> Iterable[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
+from scheduler.reply import REPLY_LIMIT
 from scheduler.shapes import (
     ChannelEntry,
     DeliverEntry,
@@ -277,3 +278,34 @@ def replies(chance: random.Random) -> Iterator[Wire]:
             noise(chance),
         ):
             yield chance.choice(STATUSES), chance.sample(HEADERS, chance.choice((0, 0, 1, 3))), body
+
+
+def nested(depth: int) -> bytes:
+    return b'[{"message":' * depth + b'"Overloaded"' + b"}]" * depth
+
+
+# What fills the largest reply, as the entries of one list.
+FILLINGS: Mapping[str, bytes] = {
+    "lists": b"[]",
+    "objects": b"{}",
+    "as deep as can be stored": nested(30),
+    "too deep": nested(60),
+    "as deep, with half a character": nested(30).replace(b"Over", b"\\ud800"),
+    "errors": b'{"msg":"a","loc":["b",1]}',
+    "words": b'"a b"',
+    "escapes": b'"' + b"\\n\\ud83d\\ude00" * 50 + b'"',
+    "JSON in a text": json.dumps(nested(20).decode()).encode(),
+    "numbers": b"1e5",
+}
+
+
+def largest(filling: bytes) -> Iterator[bytes]:
+    """Make bodies of nearly REPLY_LIMIT bytes: an error, a call, a field of the provider's own."""
+    for start, end in (
+        (b'{"error":[', b"]}"),
+        (b'{"error":{"metadata":{"raw":[', b"]}}}"),
+        (b'{"choices":[{"message":{"tool_calls":[{"own":[', b"]}]}}]}"),
+        (b'{"choices":[{"message":{"content":"fin","own":[', b"]}}]}"),
+    ):
+        room = REPLY_LIMIT - len(start) - len(end)
+        yield start + b",".join([filling] * (room // (len(filling) + 1))) + end
