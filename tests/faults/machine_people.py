@@ -20,7 +20,10 @@ from scheduler.review import Decision, decide
 from scheduler.tick import take_turn
 from tests.faults.machine import HOUR, SERIES, TIMES, Far, entry
 from tests.faults.machine_model import Calendar, Sheet, Wish
-from tests.faults.machine_slices import CODES, EACH, FINAL, TASKS, Walk, judged, quiet, refusal_of
+from tests.faults.machine_slices import CODES, EACH, FINAL, TASKS, Said, Walk, judged, quiet, refusal_of
+
+# What a file is that holds, or held before a bit of it was flipped, no more attempts than the ledger.
+OURS = (None, "flip of ours")
 
 
 class Everything(Walk):
@@ -51,7 +54,8 @@ class Everything(Walk):
         self.took[f"step_clock: {'forward' if seconds > 0 else 'backward'}"] += 1
 
     def tamper(self, kind: str, attempts: int, status: str, at: int) -> None:
-        present, path, file = self.world.read(self.name), self.path, None
+        present, path = self.world.read(self.name), self.path
+        file: Said = None
         sheet = Sheet(self.wish, attempts=attempts, status=status if attempts else "ready")
         sheet.answer = f"told {at}" if sheet.status == "done" else None
         match kind:
@@ -63,7 +67,7 @@ class Everything(Walk):
             case "delete":
                 body = None
             case "flip" if present:
-                at %= len(present)
+                at, file = at % len(present), "flip of ours" if self.files.get(self.name) in OURS else "flip"
                 body = present[:at] + bytes([present[at] ^ (1 << at % 8)]) + present[at + 1 :]
             case "older" if self.published.get(self.name):
                 versions = sorted(self.published[self.name])
@@ -82,7 +86,7 @@ class Everything(Walk):
         else:
             path.write_bytes(body)
         self.sheet.unknown = body is not None and not self.world.knows(self.name, body)
-        self.files[self.name] = "flip" if kind == "flip" else copy.deepcopy(file)
+        self.files[self.name] = copy.deepcopy(file)
         if self.sheet.unknown:
             self.marks[self.name] = self.world.mark(self.name)
         self.took[f"tamper: {kind}"] += body != present
@@ -138,6 +142,8 @@ class Everything(Walk):
 
     def repair(self) -> None:
         sheet, file = self.sheet, self.files.get(self.name)
+        if file == "flip" and sheet.unknown:
+            return  # it may be a valid document still, with more attempts
         more = isinstance(file, tuple) and file[1] and file[0].attempts > sheet.attempts
         stops, aside = "refused" if not sheet.allowance or (sheet.unknown and more) else "", False
         plan, body = plan_job(self.world.job(self.wish, self.name), True), self.world.read(self.name)
@@ -150,7 +156,7 @@ class Everything(Walk):
 
     def adopt(self) -> None:
         sheet, file, present = self.sheet, self.files.get(self.name), self.world.read(self.name)
-        if file == "flip" and sheet.unknown:
+        if isinstance(file, str) and sheet.unknown:
             return  # whether a flip leaves a valid document is for other tests
         stops = "" if sheet.unknown and file else "refused" if sheet.unknown or present is None else ""
         plan = plan_job(self.world.job(self.wish, self.name), True)

@@ -37,6 +37,7 @@ WHY = {
 }
 CODES = {"": 0, "done": 0, "exhausted": 0, "spent": 69, "orphaned": 69, "busy": 75, "taken": 75}  # others block: 65
 FINAL = ("done", "exhausted")
+Said = tuple[Sheet, bool] | Literal["flip", "flip of ours"] | None  # what a file says, and whether in our form
 
 
 def quiet(*_: object) -> None:
@@ -88,7 +89,7 @@ class Walk(RuleBasedStateMachine):
         self.openings: list[tuple[int, str]] = []
         self.published: dict[str, set[bytes]] = {}
         self.marks: dict[str, Any] = {}  # of the unknown files
-        self.files: dict[str, tuple[Sheet, bool] | Literal["flip"] | None] = {}  # what they say; whether in our form
+        self.files: dict[str, Said] = {}
         self.answers: set[str] = set()
         self.before: dict[str, tuple[int, int, list[Any], list[Any]]] = {}  # allowance, archived, history, turns
 

@@ -1,7 +1,7 @@
 """Lets a program of the tests wait at its first flock, until whoever started it has put strace to its threads.
 
 It stands in PYTHONPATH, so that the program itself is the real one. It tells the number of the thread that is about to
-take the lock. readv is waited in, for no harness traces or counts that.
+take the lock. readv is waited in, for no program makes that call, and no harness counts it.
 """
 
 import _thread
