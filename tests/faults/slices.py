@@ -20,7 +20,7 @@ from tests.faults.strace import Traced
 from tests.support import KEY, ChatServer, Project, answer, chat_server, tool_calls
 
 CODES = (0, 65, 69, 74, 75, 77, 78)
-MENDED = re.compile(r"put back at attempt|attempt \d of \d was interrupted")
+MENDED = re.compile(r"put back at attempt|attempt \d of \d was interrupted|makes? up for")
 UNASKED = re.compile(r"attempt \d of \d: error \(")  # the fault hit the connection, no file
 LOG_LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (info   |warning|error  ) \S.*")
 LEDGER = ".ledger.sqlite3"

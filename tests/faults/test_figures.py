@@ -64,7 +64,8 @@ def test_a_row_has_what_all_runs_counted_and_none_where_nothing_did(tmp_path: Pa
     rows = ["| cut replies | 7 |  |", "| not run |  |  |", "| torn pages | 2,400 | 6 |"]
     assert [line for line in made.splitlines() if line.startswith("| ")][1:] == rows
     assert names_in(made) == ["cut replies", "not run", "torn pages"]
-    assert re.search(r"(?m)^Run of the size of `\w+` of 20\d\d-\d\d-\d\d: \d+ cores, .+, commit \S+\.", made)
+    head = r"(?m)^(?:Full run|Run of the size of `\w+`) of 20\d\d-\d\d-\d\d: \d+ cores, .+, commit \S+\."
+    assert re.search(head, made)
 
 
 def test_a_run_writes_its_figures_down_where_it_is_asked_to(tmp_path: Path) -> None:
