@@ -29,7 +29,7 @@ cron: $(VENV)/.run
 	$(BIN)/python -m tests.cron_proof
 
 # The harnesses of faults at their proper size, up to 45 minutes, three at once, for most of their time is waiting; FULL=1
-# runs every case, and takes hours.
+# runs every case, and takes about two hours.
 torture: $(VENV)/.test
 	RESUMED_TIER=$(if $(FULL),full,torture) \
 		$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --timeout $(if $(FULL),14400,2400) tests/faults
