@@ -5,8 +5,7 @@ The names below are the whole public API; each is loaded when it is first used, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # importing it would cost more than all that a tick with nothing to do costs
 if TYPE_CHECKING:
     from scheduler.errors import AskFailed, ResumedError
     from scheduler.offline import demo

@@ -96,6 +96,7 @@ def _remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what the program remembers out of the home of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("CACHE_DIRECTORY", str(tmp_path_factory.mktemp("cache")))
         yield
 
 

@@ -40,7 +40,8 @@ def face(path: Path) -> tuple[bytes, int, int, int]:
 
 def state_home(folder: Path) -> dict[str, str]:
     """Where the program is to remember things: never in the home of whoever runs the tests."""
-    return {"XDG_STATE_HOME": os.environ.get("XDG_STATE_HOME", str(folder / "state"))}
+    places = {"XDG_STATE_HOME": "state", "CACHE_DIRECTORY": "cache"}
+    return {name: os.environ.get(name, str(folder / place)) for name, place in places.items()}
 
 
 # What nothing that is printed, stored or sent elsewhere may show.

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from scheduler.cli.output import exit_code, first_code, log, log_refusal, result
 from scheduler.errors import Later, ResumedError, UsageRefused
 from scheduler.events import event_line, made_progress
 from scheduler.herald import Herald, log_unreadable
+from scheduler.hint import look
 from scheduler.job import JobFile
 from scheduler.metrics import after_tick
+from scheduler.owed import Result
+from scheduler.quiet import leave_hint
 from scheduler.signals import Signals
 from scheduler.text import is_utf8
 from scheduler.tick import take_turn, tick
@@ -73,30 +77,40 @@ def add_commands(commands: Any) -> None:
 
 def run_tick(options: argparse.Namespace) -> int:
     """Run what is due; without a terminal only warnings are said, and what stands when it changes and once a day."""
-    quiet = not sys.stderr.isatty()
+    quiet, since = not sys.stderr.isatty(), time.time()
+    path = find_config(options, os.environ)
+    place = str(path.resolve())
+    seen = look([place])
     try:
         job_file = load(options, quiet=True)
     except ResumedError as error:
-        log_unreadable(find_config(options, os.environ), error, os.environ, log, remembers=quiet)
+        log_unreadable(path, error, os.environ, log, remembers=quiet)
         return exit_code(error)
     herald = Herald(job_file, os.environ, log, quiet=quiet, remembers=quiet)
     herald.log_problems()
     names = pick(job_file, options.jobs)
-    return _run(job_file, names, bool(names), False, herald)
+    code, results = _run(job_file, names, bool(names), False, herald)
+    if quiet and results and not names and code == 0:
+        leave_hint(place, seen, since, job_file, results)
+    return code
 
 
 def run_jobs(options: argparse.Namespace) -> int:
     """Run one slice of each named job."""
     job_file = load(options)
-    return _run(job_file, pick(job_file, options.jobs), True, True, Herald(job_file, os.environ, log))
+    code, _ = _run(job_file, pick(job_file, options.jobs), True, True, Herald(job_file, os.environ, log))
+    return code
 
 
-def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, herald: Herald) -> int:
+def _run(
+    job_file: JobFile, names: list[str], named: bool, by_hand: bool, herald: Herald
+) -> tuple[int, list[Result] | None]:
+    """Return the exit code, and the results unless a signal left some out."""
     stopped = _stop_on_signals(job_file.stop_wait)
-    codes = []
+    results = []
     try:
         for result in tick(job_file, os.environ, herald.tell, names=names, by_hand=by_hand, stopped=stopped):
-            codes.append(result_code(result, named=named))
+            results.append(result)
             herald.note(result)
             if isinstance(result.refusal, Later) and named:
                 log("warning", f"job {result.job}: {result.refusal}", "waits", result.job, reason=str(result.refusal))
@@ -105,7 +119,8 @@ def _run(job_file: JobFile, names: list[str], named: bool, by_hand: bool, herald
         after_tick(job_file, herald.note_metrics, ticked=not by_hand)
     finally:
         herald.close()
-    return 0 if stopped() and not by_hand else first_code(codes)
+    code = 0 if stopped() and not by_hand else first_code(result_code(one, named=named) for one in results)
+    return code, None if stopped() else results
 
 
 def _stop_on_signals(stop_wait: float) -> Callable[[], bool]:

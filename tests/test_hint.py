@@ -1,0 +1,249 @@
+"""The hint that nothing is due: what it saves, and that it never hides a job that is."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import time_machine
+
+from scheduler import hint
+from scheduler.cli import main
+from scheduler.steps import COUNTED, SAVED, SENT, UNCOUNTED, arm
+from tests.faults.strace import traced
+from tests.support import PROGRAM, Project
+
+STEPS = UNCOUNTED | COUNTED | SENT | SAVED
+FAR = "0 0 1 1 *"
+HEAVY = {"httpx", "apscheduler", "yaml", "pydantic", "filelock", "argparse", "logging", "sqlite3", "cronsim", "asyncio"}
+
+
+# The program as `python -m scheduler` runs it, and then what it has loaded.
+LOADED = """
+import runpy, sys
+try:
+    runpy.run_module("scheduler", run_name="__main__")
+finally:
+    print(*sys.modules)
+"""
+
+
+@dataclass
+class World:
+    """A project with a clock, and how a tick of it is asked for."""
+
+    project: Project
+    cache: Path
+    now: float = field(default_factory=lambda: time.time() + 86_400)  # all files are older than two seconds
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def arguments(self) -> list[str]:
+        return ["--config", str(self.project.config), "tick"]
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return self.project.environ(CACHE_DIRECTORY=str(self.cache))
+
+    def is_quiet(self) -> bool:
+        return hint.is_quiet(self.arguments, self.environ, self.now)
+
+    def run(self, *arguments: str) -> int:
+        """Run a command in this process, at the time of the world; a whole tick, whatever the hint says."""
+        with pytest.MonkeyPatch.context() as patch, time_machine.travel(self.now, tick=False):
+            for name, value in self.environ.items():
+                patch.setenv(name, value)
+            return main(["--config", str(self.project.config), *arguments])
+
+    def known(self) -> list[Any]:
+        """What the ledger holds, but for its tallies."""
+        if not (self.project.folder / "checkpoints/.ledger.sqlite3").exists():
+            return []
+        tables = ("job", "admission", "document", "opening")
+        return [sorted(self.project.rows(f"SELECT * FROM {table}"), key=repr) for table in tables]  # names
+
+
+def begun(folder: Path, *now: float) -> World:
+    for name in ("project", "cache"):
+        (folder / name).mkdir(0o700, parents=True)
+    return World(Project(folder / "project"), folder / "cache", *now)
+
+
+# ---- what it saves
+
+
+def hinted(folder: Path, jobs: int, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A project of which a tick has said that nothing is due."""
+    world = begun(folder, time.time())
+    entry = {"task": "Say hello", "provider": "demo", "schedule": FAR}
+    world.project.write_jobs({f"j{one}": entry | {"checkpoint": f"checkpoints/j{one}.json"} for one in range(jobs)})
+    monkeypatch.setattr(hint, "SETTLED", -60)  # the files are as old as the test
+    assert (world.is_quiet(), world.run("tick"), world.is_quiet()) == (False, 0, True)
+    return world
+
+
+def test_a_tick_with_nothing_due_loads_next_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = hinted(tmp_path, 20, monkeypatch)
+    command = [sys.executable, "-c", LOADED, *world.arguments]
+    done = subprocess.run(command, env=world.environ, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    loaded = set(done.stdout.split())
+    assert not loaded & HEAVY
+    assert {name for name in loaded if name.startswith("scheduler")} == {"scheduler", "scheduler.hint"}
+
+
+def test_a_tick_with_nothing_due_costs_as_much_for_thousands_of_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    for jobs in (20, 2_000):
+        world = hinted(tmp_path / str(jobs), jobs, monkeypatch)
+        done = traced([*PROGRAM, *world.arguments], ["%file"], environ=world.environ)
+        assert (done.code, done.out, done.err) == (0, "", "")
+        assert not [
+            call for call in done.calls if call.name == "openat" and str(world.project.folder) in call.arguments
+        ]
+        calls.append([call.name for call in done.calls])
+    assert calls[0] == calls[1]
+
+
+# ---- what a walk does
+
+
+def jobs_yaml(world: World, dice: random.Random) -> None:
+    """Write another jobs.yaml."""
+    schedules = ("every 5m", "0 * * * *", "0 9 * * *", "*/20 8-9 * * *", FAR)
+    jobs: dict[str, Any] = {
+        name: {
+            "task": "Say hello",
+            "checkpoint": f"checkpoints/{name}.json",
+            "provider": "demo",
+            "schedule": dice.choice(schedules),
+            "enabled": dice.random() < 0.8,
+            "catch_up": dice.random() < 0.5,
+            "max_attempts": dice.choice((1, 4)),
+        }
+        for name in dice.sample("abc", dice.randint(1, 3))
+    }
+    if dice.random() < 0.3:
+        series = {"opens": dice.choice(("0 9 * * *", "0 * * * *")), "times": 3}
+        jobs["s"] = jobs.popitem()[1] | {"series": series, "checkpoint": "checkpoints/s-{opening}.json"}
+    fresh = world.project.config.with_name("fresh")
+    fresh.write_text(json.dumps({"jobs": jobs}), "utf-8")
+    fresh.replace(world.project.config)
+
+
+def step_clock(world: World, dice: random.Random) -> None:
+    world.now += dice.choice((20, 20, 60, 60, 290, 900, 3600, 86_400, -60, -3600, -86_400))
+
+
+def by_hand(world: World, dice: random.Random) -> None:
+    world.run("run", dice.choice("abcs"))
+
+
+def renew(world: World, dice: random.Random) -> None:
+    name = dice.choice("abc")
+    world.run("renew", name, "--reason", "again", "--confirm", name)
+
+
+def review(world: World, dice: random.Random) -> None:
+    world.run("review", dice.choice("abc"), dice.choice(("--approve", "--reject")), "--note", "shorter")
+
+
+def killed(world: World, dice: random.Random) -> None:
+    """A tick, or a slice by hand, dies somewhere."""
+    step, command = dice.choice(sorted(STEPS)), dice.choice((["tick"], ["run", "a"]))
+    if not (pid := os.fork()):
+        arm(STEPS[step], 1)
+        world.run(*command)
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def ledger_gone(world: World, dice: random.Random) -> None:
+    for path in world.project.folder.glob("checkpoints/.ledger*"):
+        path.unlink()
+    if dice.random() < 0.5:
+        for path in world.project.folder.glob("checkpoints/*.json"):
+            path.unlink()
+
+
+def damaged(world: World, dice: random.Random) -> None:
+    """The hint is changed at one place, or cut."""
+    for path in world.cache.iterdir():
+        body = bytearray(path.read_bytes())
+        body[dice.randrange(len(body))] ^= 1 << dice.randrange(8)
+        path.write_bytes(body[: dice.choice((len(body), dice.randrange(len(body))))])
+
+
+def tick(world: World, _: random.Random) -> None:
+    """A whole tick, which must find nothing to do where a hint said so."""
+    quiet, before = world.is_quiet(), world.known()
+    code = world.run("tick")
+    world.kinds["quiet" if quiet else "whole"] += 1
+    if quiet:
+        assert (code, world.known()) == (0, before), "a hint hid what was due"
+
+
+MOVES: dict[Callable[[World, random.Random], None], int] = {
+    tick: 16,
+    step_clock: 6,
+    jobs_yaml: 2,
+    by_hand: 1,
+    renew: 1,
+    review: 1,
+    killed: 1,
+    ledger_gone: 1,
+    damaged: 1,
+}
+
+
+def walk(folder: Path, seed: int, steps: int) -> Counter[str]:
+    dice = random.Random(seed)
+    world = begun(folder)
+    jobs_yaml(world, dice)
+    for move in dice.choices([*MOVES], [*MOVES.values()], k=steps):
+        move(world, dice)
+        world.kinds[move.__name__] += 1
+        time.sleep(0.01)  # the clock of a file system goes by such steps
+    return world.kinds
+
+
+def walks(folder: Path, number: int) -> Counter[str]:
+    kinds: Counter[str] = Counter()
+    for seed in range(number):
+        kinds += walk(folder / str(seed), seed, 60)
+    return kinds
+
+
+def test_it_never_hides_a_job_that_is_due(tmp_path: Path) -> None:
+    kinds = walks(tmp_path, 10)
+    assert kinds["quiet"] >= 40, kinds
+    assert kinds.keys() >= {move.__name__ for move in MOVES}
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("look", lambda look: lambda paths: look(paths[:1] if "jobs" in paths[0] else [])),
+        ("leave", lambda leave: lambda place, seen, since, until, environ: leave(place, seen, since, 2e9, environ)),
+        ("_face", lambda face: lambda path: b"" if "jobs" in path else face(path)),
+    ],
+    ids=["the ledgers are not looked at", "it holds for ever", "jobs.yaml is not looked at"],
+)
+def test_a_careless_hint_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, broken: Callable[[Any], Any]
+) -> None:
+    monkeypatch.setattr(hint, name, broken(getattr(hint, name)))
+    with pytest.raises(AssertionError, match="a hint hid"):
+        walks(tmp_path, 30)
