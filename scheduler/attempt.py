@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from scheduler.calls import answer_calls, reply_bytes
-from scheduler.checkpoint import Checkpoint, Emit, check_size
+from scheduler.checkpoint import Checkpoint, Emit, check_size, document_size
 from scheduler.conversation import Built, Frame, build_request
-from scheduler.document import InvalidDocument, dump
+from scheduler.document import InvalidDocument
 from scheduler.errors import AskFailed, ModelChanged, TaskChanged
 from scheduler.judgement import judge, read_usage
 from scheduler.ledger import Claim
@@ -88,7 +88,8 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
     state.update(held.recover(state, order.max_attempts, time.time(), emit))
     if is_final(state):
         return
-    built = next_request(state, order)
+    check_size(held.size(state))
+    built = _build(state, order)
     request, sent = built.request, built.sent
     with held.room(state):
         state.update(held.admit(state, _claim(order), sent, order.max_attempts, time.time()))
@@ -112,7 +113,11 @@ def run_slice(held: Checkpoint, state: State, order: Order, ask: Ask, emit: Emit
 
 def next_request(state: State, order: Order) -> Built:
     """Build the request of a state's next attempt. Raises RequestRefused where it or the document is too large."""
-    check_size(state)
+    check_size(document_size(state))
+    return _build(state, order)
+
+
+def _build(state: State, order: Order) -> Built:
     frame = Frame(
         tools=[
             {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
@@ -204,7 +209,7 @@ def _short(value: object) -> str | None:
 
 def _save(held: Checkpoint, state: State, settled: State, order: Order, failure: BaseException | None) -> State:
     try:
-        dump(settled)
+        held.save(settled, time.time(), _verdict(order, settled, failure) if order.live else None)
     except InvalidDocument as error:
         # A callable of the user may return what no document can hold; the attempt is spent all the same.
         last = settled["history"][-1]
@@ -217,7 +222,7 @@ def _save(held: Checkpoint, state: State, settled: State, order: Order, failure:
             billed=last["billed"],
             usage=last["usage"],
         )
-    held.save(settled, time.time(), _verdict(order, settled, failure) if order.live else None)
+        held.save(settled, time.time(), _verdict(order, settled, failure) if order.live else None)
     return settled
 
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from scheduler import flights
 from scheduler.database import Connection
 from scheduler.document import MAX_BYTES, dump
@@ -26,12 +24,13 @@ from scheduler.errors import (
     StorageFailed,
 )
 from scheduler.files import check_folder, is_regular, noted, read_regular, translated
-from scheduler.ledger import Archive, Claim, Ledger, Record, Version, ledger_of
+from scheduler.ledger import Archive, Claim, Ledger, ledger_of
 from scheduler.owner import this_process
 from scheduler.patience import patiently
 from scheduler.reader import document_of, is_behind, locate, peek
 from scheduler.rests import Verdict
-from scheduler.state import MAX_STEPS, Sent, State, admit, close, is_open, settle, utc
+from scheduler.standing import Record, Version
+from scheduler.state import MAX_STEPS, Attempt, Sent, State, admit, close, is_open, settle, utc
 
 Emit = Callable[[dict[str, Any]], object]
 
@@ -55,6 +54,8 @@ def hold(path: Path | str) -> Iterator[Checkpoint]:
     lock_path = path.with_name(path.name + ".lock")
     with translated(lock_path):
         is_regular(lock_path)
+    from filelock import FileLock, Timeout  # here, for a job that is final is told without a lock
+
     # A new object for each claim: two threads that share one would both own it.
     lock = FileLock(lock_path, timeout=0, mode=0o600, fallback_to_soft=False)
     with translated(lock_path):
@@ -75,9 +76,13 @@ def hold(path: Path | str) -> Iterator[Checkpoint]:
         lock.release()
 
 
-def check_size(state: State) -> None:
-    """Raise RequestRefused where a document has no room for a reply."""
-    size = len(json.dumps(state, ensure_ascii=False).encode("utf-8", "replace"))
+def document_size(state: State) -> int:
+    """Return how many bytes a document has or, where it cannot be written as it is, would about have."""
+    return len(json.dumps(state, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def check_size(size: int) -> None:
+    """Raise RequestRefused where a document of so many bytes has no room for a reply."""
     if size + GROWTH > MAX_BYTES:
         raise RequestRefused(reason=FULL.format(size=size, most=MAX_BYTES - GROWTH))
 
@@ -140,7 +145,8 @@ class Checkpoint:
                 reason="the process ended before the reply was saved",
             )
             if self.record and self.record.open:
-                self._show(interrupted, self._commit(interrupted, now, None, wait))
+                last, body = interrupted["history"][-1], dump(interrupted)
+                self._show(last["number"], body, self._commit(last, body, now, None, wait))
             else:
                 self.replace(interrupted, now, wait=wait)
             emit({"event": "interrupted", "attempt": state["attempts"], "of": max_attempts})
@@ -150,10 +156,14 @@ class Checkpoint:
             self.replace(closed, now, wait=wait)
         return closed
 
+    def size(self, state: State) -> int:
+        """Return about how many bytes its document has: a loaded one is not written again only to be measured."""
+        return len(self.record.body) if self.record else document_size(state)
+
     @contextlib.contextmanager
     def room(self, state: State) -> Iterator[None]:
         """Make sure of the space that counting takes, and hold what saving the reply will take. Raises DiskFull."""
-        size = len(dump(state))
+        size = self.size(state)
         with reserved(self.path, before=2 * size + SLACK, after=2 * (size + GROWTH) + SLACK):
             yield
 
@@ -190,28 +200,31 @@ class Checkpoint:
     def save(self, settled: State, now: float, verdict: Verdict | None = None) -> None:
         """Commit the outcome of the open attempt with the document, then publish it.
 
-        Raises ReplyOrphaned where another process changed the checkpoint meanwhile: the ledger keeps the document
-        apart. A refusal of publishing alone loses nothing; the next load puts the file right.
+        Raises InvalidDocument before anything is done, and ReplyOrphaned where another process changed the checkpoint
+        meanwhile: the ledger keeps the document apart. A refusal of publishing alone loses nothing; the next load puts
+        the file right.
         """
-        with noted(f"Attempt {settled['history'][-1]['number']} stays counted; what came of it could not be saved."):
-            saved = patiently(lambda wait: self._commit(settled, now, verdict, wait))
-        self._show(settled, saved)
+        last, body = settled["history"][-1], dump(settled)
+        with noted(f"Attempt {last['number']} stays counted; what came of it could not be saved."):
+            saved = patiently(lambda wait: self._commit(last, body, now, verdict, wait))
+        self._show(last["number"], body, saved)
 
-    def _commit(self, settled: State, now: float, verdict: Verdict | None, wait: float | None) -> Version | None:
-        last, version = settled["history"][-1], self.version or Version(1, "")
-        outcome = (last["number"], str(last["outcome"]), dump(settled), int(now))
+    def _commit(
+        self, last: Attempt, body: bytes, now: float, verdict: Verdict | None, wait: float | None
+    ) -> Version | None:
+        version = self.version or Version(1, "")
+        outcome = (last["number"], str(last["outcome"]), body, int(now))
         return self.ledger.settle(self.path.name, version, *outcome, verdict, wait)
 
-    def _show(self, settled: State, saved: Version | None) -> None:
+    def _show(self, number: int, body: bytes, saved: Version | None) -> None:
         """Publish what was committed; None stands for what the ledger keeps apart."""
-        number = settled["history"][-1]["number"]
         self.leave()
         if saved is None:
             raise ReplyOrphaned(path=self.path, attempt=number)
         self.version = saved
         kept = f"The outcome of attempt {number} and any reply are saved in the ledger"
         with noted(f"{kept}; the file follows at the next tick."):
-            publish(self.path, dump(settled))
+            publish(self.path, body)
 
     def replace(
         self,

@@ -38,11 +38,15 @@ MOST_NAMES: Final = 20  # of at most 64 letters each: within NOTE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The turns that a request shows, those that it leaves out, and a phrase on each thing that was cut."""
+    """The turns that a request shows, those that it leaves out, and a phrase on each thing that was cut.
+
+    `sizes` are the bytes that each turn shown adds to the request's JSON.
+    """
 
     turns: tuple[Turn, ...]
     left_out: tuple[Turn, ...] = ()
     cut: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
 
     @property
     def note(self) -> str:
@@ -64,7 +68,7 @@ def fit(turns: Sequence[Turn], room: float) -> View:
     rendered = list(render_each(turns))
     sizes = [_bytes(messages) for messages in rendered]
     if sum(sizes) <= room:
-        return View(tuple(turns))
+        return View(tuple(turns), sizes=tuple(sizes))
     older = max(0, len(turns) - KEPT)
     gone = _surely_gone(rendered[:older], sum(map(_least, rendered)) - room)
     excess = sum(sizes[gone:]) - room + (NOTE_BYTES if gone else 0)
@@ -91,7 +95,7 @@ def fit(turns: Sequence[Turn], room: float) -> View:
             cut.append(f"{_name(result)} shortened from {len(result.text)} to {len(stub.text)} characters")
     if len(cut) > MOST_PHRASES:
         cut[MOST_PHRASES:] = [f"and {len(cut) - MOST_PHRASES} more"]
-    return View(tuple(shown[gone:]), tuple(turns[:gone]), tuple(cut))
+    return View(tuple(shown[gone:]), tuple(turns[:gone]), tuple(cut), tuple(sizes[gone:]))
 
 
 def _surely_gone(rendered: Sequence[Sequence[Message]], excess: float) -> int:

@@ -94,21 +94,29 @@ def build_request(state: State, number: int, frame: Frame) -> Built:
     bare = _compose(state, number, frame, View(()))
     most = min(frame.context_tokens or math.inf, refused - 1)
     target = min(most, refused / 2, REQUEST_LIMIT / BYTES_PER_TOKEN)
-    view = fit(turns, (target - _reply_tokens(bare)) * BYTES_PER_TOKEN - len(encode(bare)))
-    request = _compose(state, number, frame, view)
-    if _tokens(request) > most and view.left_out:
+    reply, frame_bytes = _reply_tokens(bare), len(encode(bare))
+    view = fit(turns, (target - reply) * BYTES_PER_TOKEN - frame_bytes)
+    request, size = _compose(state, number, frame, view), frame_bytes + sum(view.sizes)
+    if view.left_out and _tokens(noted := len(encode(request)), reply) <= most:
+        size = noted
+    elif view.left_out:
         request = _compose(state, number, frame, View(view.turns))  # without the note on what is left out
-    tokens = _tokens(request)
+    if size > REQUEST_LIMIT:
+        encode(request)  # refuses it
+    tokens = _tokens(size, reply)
     if tokens > most:
         why = WINDOW if most == frame.context_tokens else REFUSED.format(tokens=refused)
         raise RequestRefused(reason=TOO_LARGE.format(tokens=tokens, most=most, why=why, then=_way_out(turns)))
     sent = Sent(tokens=tokens, model=state["model"], window=frame.context_tokens, cut=list(view.cut))
-    return Built(request, sent, _room(most - _tokens(bare), view.turns[-1:]), _parts(state, turns))
+    room = _room(most - _tokens(frame_bytes, reply), sum(view.sizes[-1:]) / BYTES_PER_TOKEN)
+    return Built(request, sent, room, _parts(state, turns))
 
 
-def _room(free: float, last: Sequence[Turn]) -> float:
-    """Share out the tokens that a context has for the conversation: less than half to each of the last two turns."""
-    taken = len(json.dumps(render(last), ensure_ascii=False).encode()) / BYTES_PER_TOKEN
+def _room(free: float, taken: float) -> float:
+    """Share out the tokens that a context has for the conversation: less than half to each of the last two turns.
+
+    `taken` are those of the last turn.
+    """
     return min(free * 9 / 20, free * 19 / 20 - taken)
 
 
@@ -138,9 +146,9 @@ def _refused_tokens(state: State, frame: Frame) -> float:
     return min(sizes, default=math.inf)
 
 
-def _tokens(request: Mapping[str, Any]) -> int:
+def _tokens(size: int, reply: int) -> int:
     """Estimate what a request takes of the context: a token for 3 bytes of its body, and its longest reply."""
-    return math.ceil(len(encode(request)) / BYTES_PER_TOKEN) + _reply_tokens(request)
+    return math.ceil(size / BYTES_PER_TOKEN) + reply
 
 
 def _reply_tokens(request: Mapping[str, Any]) -> int:

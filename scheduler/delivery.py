@@ -19,11 +19,12 @@ from scheduler.durable import publish, remove_leftovers, sync_folder
 from scheduler.errors import MaintenanceRefused, ResumedError, TargetRefused
 from scheduler.files import check_can_write, is_regular, translated
 from scheduler.job import Delivery, Job, JobFile
-from scheduler.ledger import NAME, Record, archived_attempts, ledger_of, read_record
+from scheduler.ledger import NAME, archived_attempts, ledger_of
 from scheduler.owed import Tell, as_refusal
 from scheduler.owner import Owner, is_alive, this_process
 from scheduler.patience import patiently
 from scheduler.reader import document_of
+from scheduler.standing import Record, read_record
 from scheduler.state import State, same_task
 from scheduler.text import storable
 from scheduler.transcript import Act

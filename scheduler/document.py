@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import math
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from scheduler.state import State
+from scheduler.state import AssistantMessage, State, ToolCall
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
-
-_STATE: TypeAdapter[State] = TypeAdapter(State)
 
 
 class InvalidDocument(ValueError):
@@ -33,10 +33,24 @@ def dump(state: State) -> bytes:
     check(state)
     try:
         body = json.dumps(state, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        own = json.dumps(_own_fields(state), ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidDocument(f"not JSON: {error}") from error
-    read_object(body)  # a provider's own fields may hold what JSON writes and no strict reader takes
+    if len(body) > MAX_BYTES:
+        raise InvalidDocument(f"{len(body)} bytes, and {MAX_BYTES} are the most")
+    read_object(own)  # these alone may hold what JSON writes and no strict reader takes
+    check_depth(state)
     return body
+
+
+def _own_fields(state: State) -> dict[str, Any]:
+    """Return what messages and calls hold beside the texts of the shape: a provider's own fields, of any kind."""
+    own = []
+    for message in state["conversation"]:
+        own.append({name: value for name, value in message.items() if name not in AssistantMessage.__annotations__})
+        for call in message.get("tool_calls", ()):
+            own.append({name: value for name, value in call.items() if name not in ToolCall.__annotations__})
+    return {str(number): fields for number, fields in enumerate(own) if fields}
 
 
 def parse(body: bytes) -> State:
@@ -55,9 +69,9 @@ def read_object(body: bytes) -> dict[str, Any]:
         raise InvalidDocument("the file is empty")
     try:
         text = body.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=unique, parse_constant=no_constant)
-        text.encode("utf-8")
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=no_constant, parse_float=_finite)
+        if "\\u" in text:  # only so can half a character be written
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise InvalidDocument(f"not strict JSON: {error or type(error).__name__}") from error
     if not isinstance(value, dict):
@@ -80,8 +94,9 @@ def check_depth(value: object) -> None:
     for _ in range(MAX_DEPTH + 1):
         holders = [item for item in level if isinstance(item, dict | list)]
         level = [inner for item in holders for inner in (item.values() if isinstance(item, dict) else item)]
-    if level:
-        raise InvalidDocument(f"nested deeper than {MAX_DEPTH}")
+        if not level:
+            return
+    raise InvalidDocument(f"nested deeper than {MAX_DEPTH}")
 
 
 def no_constant(name: str) -> None:
@@ -89,14 +104,25 @@ def no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:20]} is beyond all numbers")
+    return number
+
+
 def _kind(value: object) -> str:
     return {type(None): "null", list: "a list", str: "a text"}.get(type(value), f"a {type(value).__name__}")
+
+
+@functools.cache  # built when it is first needed, for that takes a while
+def _shape() -> TypeAdapter[State]:
+    return TypeAdapter(State)
 
 
 def check(value: object) -> State:
     """Return the value as a State if it is a valid one; the text of InvalidDocument names the first fault."""
     try:
-        state = _STATE.validate_python(value)
+        state = _shape().validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])

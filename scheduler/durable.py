@@ -60,12 +60,14 @@ def _put(path: Path, body: bytes, mode: int) -> None:
     sibling = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     descriptor = create(sibling)
     try:
-        with open(descriptor, "wb", buffering=0) as file:
-            _write_all(file.fileno(), body)
+        try:
+            _write_all(descriptor, body)
             os.fchmod(descriptor, mode)
             os.fsync(descriptor)
             if os.fstat(descriptor).st_size != len(body):
                 raise OSError(errno.EIO, "it kept less than was written")
+        finally:
+            os.close(descriptor)
         sibling.rename(path)
         if os.path.lexists(sibling):
             raise OSError(errno.EIO, "a new file did not take its place")

@@ -116,11 +116,20 @@ def read_regular(path: Path, limit: int) -> bytes | None:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
-        with open(descriptor, "rb") as file:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                raise NotAFile(path=path, kind=file_kind(mode))
-            return file.read(limit + 1)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise NotAFile(path=path, kind=file_kind(found.st_mode))
+            # By its size, for a buffer of `limit` would cost more than most files.
+            return b"".join(_chunks(descriptor, limit + 1, max(found.st_size + 1, 4096)))
+        finally:
+            os.close(descriptor)
+
+
+def _chunks(descriptor: int, left: int, size: int) -> Iterator[bytes]:
+    while left > 0 and (chunk := os.read(descriptor, min(left, size))):
+        left -= len(chunk)
+        yield chunk
 
 
 def check_folder(folder: Path) -> None:

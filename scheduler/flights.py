@@ -6,8 +6,8 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from scheduler.ledger import Admission, Record
 from scheduler.owner import is_alive, this_process
+from scheduler.standing import Admission, Record
 
 Flight = tuple[Path, int, int]
 

@@ -9,8 +9,9 @@ from typing import Final
 from scheduler.decision import Dispatch, dispatch_words
 from scheduler.due import Plan
 from scheduler.errors import CheckpointUnknown, NotAFile
-from scheduler.ledger import NAME, ledger_rows, read_record
+from scheduler.ledger import NAME, ledger_rows
 from scheduler.reader import document_of, peek
+from scheduler.standing import read_record
 
 UNBLOCK: Final = "unblock: ends its rests; jobs that are due ask it again, and each of those requests counts as ever"
 

@@ -14,58 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler import rests
-from scheduler.columns import read_row, read_rows
+from scheduler.columns import read_rows
 from scheduler.database import Connection, Database, read_only
 from scheduler.document import digest
-from scheduler.errors import CheckpointBusy, LedgerDamaged, PointTaken
+from scheduler.errors import CheckpointBusy, PointTaken
 from scheduler.owner import Owner
 from scheduler.rests import Verdict
+from scheduler.standing import Record, Standing, Version, read_record, read_standing
 from scheduler.state import utc
 from scheduler.tables import SCRIPTS
 from scheduler.transcript import Archived
 
 NAME = ".ledger.sqlite3"
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """Which document a writer has seen; what it commits is refused once another one is the newest."""
-
-    allowance: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
-    """One admitted attempt. Times are UTC seconds; `outcome` is None while it is in flight."""
-
-    attempt: int
-    point: int | None
-    admitted_at: int
-    deadline: int
-    owner: Owner
-    outcome: str | None
-    ended_at: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """What the ledger holds of one checkpoint: the newest document, its admissions, every digest ever published."""
-
-    version: Version
-    body: bytes
-    admissions: tuple[Admission, ...]
-    digests: frozenset[str]
-
-    @property
-    def next_attempt(self) -> int:
-        """One more than the highest admission; the document may have counted more."""
-        return 1 + max((admission.attempt for admission in self.admissions), default=0)
-
-    @property
-    def open(self) -> Admission | None:
-        """The admission that has no outcome yet."""
-        return next((admission for admission in self.admissions if admission.outcome is None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +121,7 @@ class Ledger:
         Where another writer came in between, the body is kept among the orphans and None is returned.
         """
         with self.writing(wait) as tx:
-            record = read_record(tx, self.path, key)
+            record = read_standing(tx, key)
             opened = record.open if record else None
             if verdict is not None:
                 rests.note_outcome(tx, verdict, now)
@@ -195,14 +155,14 @@ class Ledger:
         in the same transaction, and undoes it by raising. Raises CheckpointBusy where another writer came first.
         """
         with self.writing(wait) as tx:
-            record = _expected(tx, self.path, key, seen)
+            _expected(tx, self.path, key, seen)
             if also:
                 also(tx)
             tx.execute(
                 "UPDATE admission SET outcome = 'interrupted', ended_at = ? WHERE checkpoint = ? AND outcome IS NULL",
                 (now, key),
             )
-            if record and archive:
+            if archive and (record := read_record(tx, self.path, key)):
                 _archive(tx, key, record, archive, now)
             return _store(tx, key, allowance, body)
 
@@ -218,23 +178,6 @@ def ledger_rows(folder: Path) -> Iterator[Connection | None]:
     """Read a folder's ledger on one snapshot without writing a row; None where there is none yet."""
     with read_only(folder / NAME, SCRIPTS) as tx:
         yield tx
-
-
-def read_record(tx: Connection, path: Path, key: str) -> Record | None:
-    """Return what is held of a checkpoint, None where it has no document. Raises LedgerDamaged on a wrong digest."""
-    row = read_row(tx, "SELECT allowance, body, digest FROM document WHERE checkpoint = ?", (key,))
-    if row is None:
-        return None
-    allowance, body, stored = row
-    if digest(body) != stored:
-        raise LedgerDamaged(path=path, detail=f"the document of {key} does not match its digest")
-    digests = read_rows(tx, "SELECT digest FROM version WHERE checkpoint = ?", (key,))
-    return Record(
-        version=Version(allowance, stored),
-        body=body,
-        admissions=read_admissions(tx, key, allowance),
-        digests=frozenset(found for (found,) in digests),
-    )
 
 
 def read_archives(tx: Connection, key: str) -> list[Archived]:
@@ -256,20 +199,8 @@ def archived_attempts(tx: Connection, key: str, allowance: int) -> int:
     return int(attempts)
 
 
-def read_admissions(tx: Connection, key: str, allowance: int) -> tuple[Admission, ...]:
-    """Return the admissions of one allowance, in their order."""
-    rows = read_rows(
-        tx,
-        "SELECT attempt, point, admitted_at, deadline, outcome, ended_at, pid, start, boot FROM admission"
-        " WHERE checkpoint = ? AND allowance = ? ORDER BY attempt",
-        (key, allowance),
-    )
-    names = ("attempt", "point", "admitted_at", "deadline", "outcome", "ended_at")
-    return tuple(Admission(**dict(zip(names, row[:6], strict=True)), owner=Owner(*row[6:])) for row in rows)
-
-
-def _expected(tx: Connection, path: Path, key: str, seen: Version | None) -> Record | None:
-    record = read_record(tx, path, key)
+def _expected(tx: Connection, path: Path, key: str, seen: Version | None) -> Standing | None:
+    record = read_standing(tx, key)
     if (record.version if record else None) != seen:
         raise CheckpointBusy(path=path.with_name(key))
     return record
@@ -277,13 +208,17 @@ def _expected(tx: Connection, path: Path, key: str, seen: Version | None) -> Rec
 
 def know(tx: Connection, key: str, allowance: int, body: bytes) -> None:
     """Enter bytes as a version of a checkpoint: a file that holds them is behind, and is put right."""
-    tx.execute("INSERT OR IGNORE INTO version VALUES (?, ?, ?)", (key, allowance, digest(body)))
+    _know(tx, key, Version(allowance, digest(body)))
+
+
+def _know(tx: Connection, key: str, version: Version) -> None:
+    tx.execute("INSERT OR IGNORE INTO version VALUES (?, ?, ?)", (key, version.allowance, version.digest))
 
 
 def _store(tx: Connection, key: str, allowance: int, body: bytes) -> Version:
     version = Version(allowance, digest(body))
     tx.execute("REPLACE INTO document VALUES (?, ?, ?, ?)", (key, allowance, body, version.digest))
-    know(tx, key, allowance, body)
+    _know(tx, key, version)
     status = "SELECT json_extract(CAST(body AS TEXT), '$.status') FROM document WHERE checkpoint = opening.checkpoint"
     tx.execute(f"UPDATE opening SET status = ({status}) WHERE checkpoint = ?", (key,))  # noqa: S608  # our own text
     return version

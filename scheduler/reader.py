@@ -13,7 +13,8 @@ from scheduler.document import MAX_BYTES, InvalidDocument, digest, parse
 from scheduler.errors import CheckpointUnknown, LedgerDamaged, UsageRefused
 from scheduler.files import read_regular
 from scheduler.job import checkpoint_name_fault
-from scheduler.ledger import NAME, Record, ledger_rows, read_record
+from scheduler.ledger import NAME, ledger_rows
+from scheduler.standing import Record, read_record
 from scheduler.state import State
 
 
@@ -73,7 +74,7 @@ def is_behind(path: Path, body: bytes | None, record: Record | None) -> bool:
         if body is not None:
             raise CheckpointUnknown(path=path, detail=_fault(body) or "the ledger beside it does not know it")
         return record is not None
-    if digest(body) == record.version.digest:
+    if body == record.body:
         return False
     if digest(body) in record.digests:
         return True

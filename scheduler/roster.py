@@ -11,8 +11,8 @@ from dataclasses import astuple, dataclass
 from scheduler.columns import read_row, read_rows
 from scheduler.database import Connection
 from scheduler.errors import DaemonRunning
-from scheduler.ledger import Admission, read_admissions
 from scheduler.owner import Owner, is_alive
+from scheduler.standing import Admission, read_admissions
 from scheduler.state import PROGRESS, utc
 from scheduler.text import storable
 

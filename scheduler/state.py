@@ -5,6 +5,7 @@ A `State` is a plain dict. A move takes one and returns a new one; nothing else 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, NotRequired, get_args
@@ -84,8 +85,12 @@ class ToolMessage(TypedDict):
     content: str
 
 
-_MESSAGE: TypeAdapter[Any] = TypeAdapter(Annotated[UserMessage | AssistantMessage | ToolMessage, Discriminator("role")])
-Message = Annotated[dict[str, Any], PlainValidator(_MESSAGE.validate_python)]
+@functools.cache  # built when it is first needed, for that takes a while
+def _message() -> TypeAdapter[Any]:
+    return TypeAdapter(Annotated[UserMessage | AssistantMessage | ToolMessage, Discriminator("role")])
+
+
+Message = Annotated[dict[str, Any], PlainValidator(lambda value: _message().validate_python(value))]
 
 
 @with_config(STRICT)

@@ -19,7 +19,7 @@ from scheduler.files import check_writers
 from scheduler.home import state_path
 from scheduler.inventory import folders_of
 from scheduler.job import Job, JobFile
-from scheduler.ledger import Admission, ledger_rows
+from scheduler.ledger import ledger_rows
 from scheduler.notify import channel_name, shown_name
 from scheduler.openings import Course, count_answered, plan_opening, read_course, read_openings, terms
 from scheduler.owed import as_refusal
@@ -41,6 +41,7 @@ from scheduler.report import (
 from scheduler.rests import read_rests
 from scheduler.roster import Facts, read_facts, read_seen
 from scheduler.series import next_opening
+from scheduler.standing import Admission
 from scheduler.state import State, is_final, is_open, same_task, utc
 from scheduler.told import failing_channels
 

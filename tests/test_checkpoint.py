@@ -679,7 +679,7 @@ def test_where_no_lock_can_be_had_it_is_refused_and_nothing_is_counted(
 
 
 def test_a_document_without_room_for_a_reply_is_refused_before_it_counts(path: Path) -> None:
-    check_size(new_state("t" * (MAX_BYTES - GROWTH - 1000), MODEL))
+    check_size(MAX_BYTES - GROWTH)
     with pytest.raises(RequestRefused, match="leave room for a reply"):
         resume_once("t" * (MAX_BYTES - GROWTH), path, never, MODEL)
     assert not path.exists()

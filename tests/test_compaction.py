@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import math
+import random
 import re
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -287,3 +289,31 @@ def test_what_was_refused_as_too_long_is_never_sent_again_as_large() -> None:
     with pytest.raises(RequestRefused, match=f"refused a request of {whole} as too long"):
         built(refused_at(state, whole))
     assert built(refused_at(state, whole + 50)).sent["tokens"] <= whole + 50
+
+
+def test_a_request_is_measured_as_it_is_sent() -> None:
+    """By its parts, which must come to the same: with stubs, with turns left out, and with any letters."""
+    dice = random.Random(11)
+    seen = Counter()
+    for _ in range(60):
+        state = new_state("Zähle „alles“ \n\t auf " * dice.randrange(1, 40), "m1")
+        for number in range(dice.randrange(0, 9)):
+            text = "".join(dice.choice('aé€𝄞"\\\n\x01 AB-12/x.py') for _ in range(dice.randrange(1, 3000)))
+            call = {
+                "id": f"c{number}",
+                "type": "function",
+                "function": {"name": "read_file", "arguments": '{"path": "a"}'},
+            }
+            state["conversation"] += [
+                {"role": "assistant", "content": text[:90], "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": f"c{number}", "content": text},
+            ]
+        frame = Frame(max_attempts=4, context_tokens=dice.choice((None, 4_000, 8_000)), options={"max_tokens": 50})
+        try:
+            built = build_request(state, 1, frame)
+        except RequestRefused:
+            seen["refused"] += 1
+            continue
+        assert built.sent["tokens"] == math.ceil(len(encode(built.request)) / 3) + 50
+        seen[("left out" if "left out" in str(built.sent["cut"]) else "cut") if built.sent["cut"] else "whole"] += 1
+    assert min(seen[kind] for kind in ("whole", "cut", "left out")) >= 3, seen

@@ -274,3 +274,43 @@ def test_every_bit_flip_changes_the_digest() -> None:
 
 def test_the_digest_is_sha256_of_the_exact_bytes() -> None:
     assert digest(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+OWN: dict[str, Any] = {
+    "of a message": {"role": "assistant", "content": "x", "own": "FIELD"},
+    "named as a call's": {"role": "assistant", "content": "x", "function": "FIELD"},
+    "of a call": {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "n", "arguments": "{}"}, "own": "FIELD"}],
+    },
+    "of a call, named as a message's": {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "n", "arguments": "{}"}, "content": "FIELD"}
+        ],
+    },
+}
+
+
+def planted(value: Any, field: object) -> Any:
+    """A copy with a field in the place of its name."""
+    if isinstance(value, dict):
+        return {name: planted(inner, field) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [planted(inner, field) for inner in value]
+    return field if value == "FIELD" else value
+
+
+@pytest.mark.parametrize("where", OWN)
+@pytest.mark.parametrize(
+    "field", [{1: "a", "1": "b"}, [{None: 1, "null": 2}], nested(MAX_DEPTH), float("inf")], ids=str
+)
+def test_a_provider_s_own_field_is_looked_at_wherever_it_stands(where: str, field: object) -> None:
+    state = new_state("task", "m1")
+    state["conversation"] = [planted(OWN[where], field)]
+    with pytest.raises(InvalidDocument):
+        dump(state)
+    state["conversation"] = [planted(OWN[where], {"a": [1, {"b": None}]})]
+    assert parse(dump(state)) == state

@@ -20,9 +20,10 @@ from scheduler.due import Span, due_point, idle_since, missed_span, model_of, ne
 from scheduler.errors import CheckpointUnknown, JobDisabled, ModelChanged, ProviderNotReady, SourceRefused, TaskChanged
 from scheduler.forecast import forecast, open_folders
 from scheduler.job import Job, JobFile, KeySource, Price, Provider, Source
-from scheduler.ledger import Admission, Claim, ledger_of
+from scheduler.ledger import Claim, ledger_of
 from scheduler.owner import this_process
 from scheduler.roster import Facts, note
+from scheduler.standing import Admission
 from scheduler.state import Sent, new_state
 from scheduler.tick import tick
 

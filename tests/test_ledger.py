@@ -39,8 +39,6 @@ from scheduler.ledger import (
     Archive,
     Claim,
     Ledger,
-    Record,
-    Version,
     archived_attempts,
     ledger_rows,
     read_archives,
@@ -48,6 +46,7 @@ from scheduler.ledger import (
 from scheduler.owner import Owner, is_alive, this_process
 from scheduler.rests import DAY, Verdict, check_budget, check_rests, lift, note_outcome, read_rests
 from scheduler.roster import Sighting, claim_daemon, note, read_facts, read_seen, release_daemon
+from scheduler.standing import Record, Version
 from scheduler.tables import SCRIPTS
 
 KEY = "nightly.json"

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from filelock import FileLock
+import filelock
 
-from scheduler import checkpoint, cli, daemon, flights, ledger, owed, roster, tables, tick, watch
+from scheduler import cli, daemon, flights, ledger, owed, roster, standing, tables, tick, watch
 
 _KEYS = ",\n    PRIMARY KEY (checkpoint, allowance, attempt), UNIQUE (checkpoint, allowance, point)\n) WITHOUT ROWID"
 _leaked: list[object] = []
 
 
-class _NoLock(FileLock):
+class _NoLock(filelock.FileLock):
     def acquire(self, *_: Any, **__: Any) -> Any:
         """Lock nothing."""
 
@@ -37,7 +37,7 @@ def _admits_blindly() -> None:
     _without_keys()
     _replace(ledger, "_expected", lambda *_: None)
     _replace(flights, "in_flight", lambda *_: None)
-    _replace(checkpoint, "FileLock", _NoLock)
+    _replace(filelock, "FileLock", _NoLock)
 
 
 def _takes_owners_for_dead() -> None:
@@ -47,12 +47,12 @@ def _takes_owners_for_dead() -> None:
 
 def _forgets_points() -> None:
     _without_keys()
-    read = ledger.read_admissions
+    read = standing.read_admissions
 
-    def forgetful(*arguments: Any) -> tuple[ledger.Admission, ...]:
+    def forgetful(*arguments: Any) -> tuple[standing.Admission, ...]:
         return tuple(replace(row, point=None) for row in read(*arguments))
 
-    for module in (ledger, roster):
+    for module in (standing, roster):
         _replace(module, "read_admissions", forgetful)
 
 

@@ -10,7 +10,7 @@ from scheduler.checkpoint import Checkpoint
 from scheduler.cli import main
 
 _known: dict[str, Any] = {}
-_prepare, _next_request, _admit = tick.prepare, attempt.next_request, Checkpoint.admit
+_prepare, _build, _admit = tick.prepare, attempt._build, Checkpoint.admit
 
 
 def _prepared(*arguments: Any) -> Any:
@@ -19,7 +19,7 @@ def _prepared(*arguments: Any) -> Any:
 
 
 def _built(*arguments: Any) -> Any:
-    built = _known["built"] = _next_request(*arguments)
+    built = _known["built"] = _build(*arguments)
     return built
 
 
@@ -29,5 +29,5 @@ def _sent_and_admitted(*arguments: Any) -> Any:
 
 
 if __name__ == "__main__":
-    tick.prepare, attempt.next_request, Checkpoint.admit = _prepared, _built, _sent_and_admitted  # type: ignore[method-assign]  # that is how it is broken
+    tick.prepare, attempt._build, Checkpoint.admit = _prepared, _built, _sent_and_admitted  # type: ignore[method-assign]  # that is how it is broken
     sys.exit(main())

@@ -50,7 +50,7 @@ MUTANTS = [
     ),
     Mutant(
         "admissions are counted by their rows",
-        "ledger",
+        "standing",
         "1 + max((admission.attempt for admission in self.admissions), default=0)",
         "1 + len(self.admissions)",
         "ledger",

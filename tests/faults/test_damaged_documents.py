@@ -16,8 +16,9 @@ from scheduler import checkpoint, reader, resume_once
 from scheduler.checkpoint import Checkpoint, hold
 from scheduler.document import InvalidDocument, parse
 from scheduler.errors import CheckpointUnknown
-from scheduler.ledger import NAME, Record
+from scheduler.ledger import NAME
 from scheduler.reader import peek
+from scheduler.standing import Record
 from tests.faults.cases import Begin, sized
 from tests.faults.damaged_samples import MODEL, SCRIPTS, Sample, damages, flips, make_sample, put
 from tests.faults.in_memory import in_memory

@@ -13,7 +13,8 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from hypothesis.strategies import SearchStrategy
 
 from scheduler import checkpoint, ledger, state
-from scheduler.ledger import Ledger, Record, Version
+from scheduler.ledger import Ledger
+from scheduler.standing import Record, Version
 from scheduler.state import State
 from tests.faults import machine_model
 from tests.faults.cases import TIER, Begin, sized
