@@ -52,7 +52,7 @@ _KINDS: Final = (
     r"\d{1,30}\.\d{2,30}",
     r"\d{4,100}",
 )
-_ANY: Final = re.compile(rf"(?<![{_LETTER}])(?<!\d\.)(?:{'|'.join(_KINDS)})(?![{_LETTER}])", re.IGNORECASE)
+_ANY: Final = rf"(?<![{_LETTER}])(?<!\d\.)(?:{'|'.join(_KINDS)})(?![{_LETTER}])"
 # The same thing written otherwise: thousands marks, a zero before an hour, a T between date and time.
 _SPELLINGS: Final = (
     (re.compile(r"(?<=\d)[,'\u00a0\u202f](?=\d{3}(?!\d))"), ""),
@@ -70,7 +70,7 @@ _BORDER: Final = re.compile(r"(?<=\d)(?=[^\W\d_])|(?<=[€$£¥])(?=\d)|(?<=\d)(
 def find_identifiers(text: str) -> list[str]:
     """Return the identifiers of a text, each once, in the order of their first places."""
     found: dict[str, str] = {}
-    for match in _ANY.finditer(text):
+    for match in re.finditer(_ANY, text, re.IGNORECASE):  # compiled when first needed, for that takes a while
         word = " ".join(match[0].split()).rstrip(".,;:/")
         found.setdefault(_plain(word), word)
     return list(found.values())

@@ -36,8 +36,8 @@ _TOOL: Final = ("scheduler.calls", "call_tool")
 UNCOUNTED: Final = {
     "ledger-file-made": Step("scheduler.database", "create", after=True),
     "ledger-tables-made": Step("scheduler.database", "check_identity"),
-    "lock-before": Step("scheduler.checkpoint", "FileLock.acquire"),
-    "lock-after": Step("scheduler.checkpoint", "FileLock.acquire", after=True),
+    "lock-before": Step("filelock", "FileLock.acquire"),
+    "lock-after": Step("filelock", "FileLock.acquire", after=True),
     "load-before": Step("scheduler.checkpoint", "Checkpoint.load"),
     "load-after": Step("scheduler.checkpoint", "Checkpoint.load", after=True),
     "request-built": Step("scheduler.attempt", "build_request", after=True),
@@ -70,8 +70,8 @@ SAVED: Final = {
     "reply-file-made": Step(*CREATE, call=4, after=True),
     "reply-file-full": Step(*RENAME, call=2),
     "reply-published": Step(*PUBLISH, call=2, after=True),
-    "unlock-before": Step("scheduler.checkpoint", "FileLock.release"),
-    "unlock-after": Step("scheduler.checkpoint", "FileLock.release", after=True),
+    "unlock-before": Step("filelock", "FileLock.release"),
+    "unlock-after": Step("filelock", "FileLock.release", after=True),
 }
 SLICE: Final = UNCOUNTED | COUNTED | SENT | SAVED
 # A run that finds an attempt whose process died before its count was published.

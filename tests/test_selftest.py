@@ -22,7 +22,7 @@ from tests.faults.killed_at import DELIVERY, OPENED
 from tests.support import PROGRAM, ROOT, Project, wait_until
 
 NOBODY_ID = 65534
-NOBODY = f"import os, scheduler.cli; os.geteuid() or os.setuid({NOBODY_ID})"
+NOBODY = f"import os, filelock, scheduler.cli.diagnose; os.geteuid() or os.setuid({NOBODY_ID})"
 
 # A program that dies where it goes to a network, or asks for a name.
 OFFLINE = """
@@ -123,8 +123,8 @@ from scheduler import trials
 trials.arm = lambda _: None
 """
 UNLOCKED = """
-from scheduler import checkpoint
-checkpoint.FileLock.acquire = lambda *_, **__: None
+import filelock
+filelock.FileLock.acquire = lambda *_, **__: None
 """
 TRUSTING = """
 from scheduler import checkpoint

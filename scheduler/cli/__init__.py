@@ -5,17 +5,27 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from scheduler.cli import diagnose, look, mend, review, run, start
 from scheduler.cli.output import NO_STORAGE, choose_form, exit_code, log, log_refusal
 from scheduler.errors import ResumedError, UsageRefused
 from scheduler.owed import as_refusal
 from scheduler.owner import program_version
 
 USAGE = 64
+
+# The commands of each part of this package, which is loaded only for one of them, for some load a lot.
+_PARTS = {
+    "start": ("init",),
+    "run": ("tick", "run", "daemon", "work"),
+    "look": ("check", "status", "show", "preview"),
+    "diagnose": ("doctor", "selftest"),
+    "review": ("review",),
+    "mend": ("repair", "adopt", "revise", "renew", "unblock"),
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -28,8 +38,8 @@ class _Version(argparse.Action):
         parser.exit(0, f"resumed {program_version()}\n")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
+def build_parser(parts: Collection[str] = tuple(_PARTS)) -> argparse.ArgumentParser:
+    """Return the parser of the commands of these parts."""
     parser = _Parser(
         prog="resumed",
         description="Runs long LLM tasks in bounded slices, counted before each request, from cron or as a daemon.",
@@ -44,15 +54,25 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for group in (start, run, look, diagnose, review, mend):
-        group.add_commands(commands)
+    for part in parts:
+        importlib.import_module(f"scheduler.cli.{part}").add_commands(commands)
     return parser
+
+
+def _parts_for(arguments: Sequence[str]) -> Collection[str]:
+    """Return the part of the command that is given, or all where it is not plain to see."""
+    words = list(arguments)
+    while words and words[0] in ("--config", "--log-format"):
+        words = words[2:]
+    found = [part for part, commands in _PARTS.items() if words and words[0] in commands]
+    return found or tuple(_PARTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; whatever goes wrong is told in one line."""
     _open_streams()
-    choose_form(sys.argv[1:] if arguments is None else arguments, os.environ)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    choose_form(arguments, os.environ)
     try:
         return _run(arguments)
     finally:
@@ -82,10 +102,10 @@ def _misplaced(unknown: Sequence[str], command: str) -> str:
     return f"unrecognized arguments: {' '.join(unknown)}; see: resumed {command} --help"
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: Sequence[str]) -> int:
     code = 0
     try:
-        options, unknown = build_parser().parse_known_args(arguments)
+        options, unknown = build_parser(_parts_for(arguments)).parse_known_args(arguments)
         if unknown:
             raise UsageRefused(message=_misplaced(unknown, options.command))
         code = int(options.handler(options))
