@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from apscheduler.events import EVENT_JOB_EXECUTED, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
+from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
@@ -47,8 +48,10 @@ class Clock:
         self._fire = fire
         self._log = log
         self._ended: set[str] = set()
+        self._jobs = MemoryJobStore()
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
+            jobstores={"default": self._jobs},
             executors={"default": ThreadPoolExecutor(max_parallel)},
             job_defaults={"max_instances": 1, "coalesce": True, "misfire_grace_time": None},
         )
@@ -94,8 +97,11 @@ class Clock:
         return bool(thread and thread.is_alive())
 
     def next(self) -> datetime | None:
-        """Return when it calls next."""
-        return min((job.next_run_time for job in self._scheduler.get_jobs() if job.next_run_time), default=None)
+        """Return when it calls next; asked each second, so that it does not look at every job."""
+        with contextlib.suppress(IndexError):  # the last job was dropped meanwhile
+            found: datetime | None = self._jobs.get_next_run_time()
+            return found
+        return None
 
     def pause(self) -> None:
         """Call for nothing new."""

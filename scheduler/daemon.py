@@ -190,7 +190,7 @@ class Daemon:
             raise ProgramFault(place="the clock", detail="its thread has ended")
         self._presence.beat(self._watched.tried, self._watched.fault)
         self._manager.alive(self._status())
-        self._herald.remind({*self._file.jobs, *self._file.series, *self._file.refused})
+        self._herald.remind(self._file.jobs, self._file.series, self._file.refused)
 
     def _status(self) -> str:
         if not self._manager.listens:

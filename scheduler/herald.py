@@ -107,10 +107,10 @@ class Herald:
                 reason=fault or None,
             )
 
-    def remind(self, names: Collection[str]) -> None:
+    def remind(self, *names: Collection[str]) -> None:
         """Tell again, once a minute at most, what stands or did not go, where a day or an hour has passed since.
 
-        Jobs that are none of `names` are gone: of them nothing stands any more.
+        Jobs that are in none of `names` are gone: of them nothing stands any more.
         """
         if time.monotonic() - self._reminded_at < REMIND:
             return
@@ -118,7 +118,7 @@ class Herald:
         if self._remembers and not self._unreadable:
             self.log_problems()
         for name, result in list(self._last.items()):
-            if name not in names and name not in self._notifier.unsent:
+            if not any(name in known for known in names) and name not in self._notifier.unsent:
                 self._last.pop(name, None)
             elif not result.final or name in self._notifier.unsent:
                 self.note(result)
