@@ -19,13 +19,14 @@ from scheduler.herald import Herald
 from scheduler.inventory import jobs_by_folder
 from scheduler.job import Job, JobFile
 from scheduler.ledger import ledger_of
+from scheduler.limits import slices_at_once
 from scheduler.logs import Log
 from scheduler.metrics import MetricsFile
 from scheduler.notify import DEADLINE
 from scheduler.owed import DISABLED, Result, select
 from scheduler.patience import HASTE
 from scheduler.presence import Presence
-from scheduler.report import daemon_status, problem_line, stopping_status
+from scheduler.report import daemon_status, fewer_slices, problem_line, stopping_status
 from scheduler.series import advance, next_look, with_openings
 from scheduler.signals import Signals
 from scheduler.systemd import Manager
@@ -63,7 +64,9 @@ class Daemon:
         self._opens_at = 0.0
         self._folders = jobs_by_folder(job_file)
         self._max_parallel = job_file.max_parallel
-        self._clock = Clock(self._fire, log, job_file.max_parallel)
+        self._clock = Clock(self._fire, log, fitting := slices_at_once(job_file.max_parallel))
+        if fitting < job_file.max_parallel:
+            self._log("warning", fewer_slices(fitting, job_file.max_parallel))
         self._metrics = MetricsFile(herald.note_metrics)
 
     def run(self) -> list[Result]:

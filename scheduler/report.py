@@ -162,6 +162,11 @@ def daemon_status(jobs: int, in_flight: int, ahead: datetime | None, fault: str)
     return f"{jobs} jobs, {in_flight} in flight, {when}{edit}"
 
 
+def fewer_slices(fitting: int, wanted: int) -> str:
+    """Say that the limit of open files holds the slices back."""
+    return f"{fitting} slices at once, not max_parallel {wanted}: more open files are not allowed (ulimit -Hn)"
+
+
 def watch_line(now: str, seconds: float) -> str:
     """Say when a table was drawn, and how it goes on."""
     return f"{now}, drawn anew each {seconds:g} s; Ctrl-C ends it"

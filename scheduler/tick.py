@@ -16,6 +16,7 @@ from scheduler.delivery import deliver_answer, owes_delivery
 from scheduler.due import MISSED_AFTER, SHORTEST_GAP, Plan, model_of, order_of, plan_job, private_paths
 from scheduler.errors import EntryRefused, LedgerBusy, ResumedError
 from scheduler.job import Job, JobFile
+from scheduler.limits import slices_at_once
 from scheduler.owed import Result, Tell, Turn, as_refusal, count_missed, made_up, select
 from scheduler.patience import HASTE
 from scheduler.reader import peek
@@ -173,5 +174,5 @@ def tick(
         return run_due(job, job_file, environ, tell, stopped, by_hand=by_hand, gap=MISSED_AFTER)
 
     if queued := due + locked:
-        with ThreadPoolExecutor(min(job_file.max_parallel, len(queued))) as pool:
+        with ThreadPoolExecutor(slices_at_once(min(job_file.max_parallel, len(queued)))) as pool:
             yield from (result for result in pool.map(run, queued) if result is not None)
