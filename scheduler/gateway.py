@@ -105,6 +105,12 @@ def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+@functools.cache
+def _no_tls() -> ssl.SSLContext:
+    """Return what httpx wants for plain http, too: a context that trusts nobody and costs nothing."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
 def tls_context() -> ssl.SSLContext:
     """Return the one context of this process, which trusts the public authorities. Raises OSError."""
     with _tls_lock:
@@ -255,15 +261,12 @@ class Exchange:
         raise ProviderNotReady(provider=self._provider.name, problem=problem)
 
     def _tls(self) -> ssl.SSLContext:
-        """Return the context of the provider's own file, or else the process's.
-
-        For plain http it is one that trusts nobody and costs nothing.
-        """
+        """Return the context of the provider's own file, or else the process's."""
         try:
             if self._provider.ca_file:
                 return pinned_context(self._provider.ca_file)
             if self._url.scheme == "http":
-                return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                return _no_tls()
             return tls_context()
         except OSError as error:
             named = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if self._environ.get(name)), "certifi")

@@ -13,7 +13,7 @@ _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|
 
 def printable(text: str) -> str:
     """Escape what could act on a terminal: control characters (but newline), ANSI, bidi marks, lone surrogates."""
-    return "".join(_escape(character) for character in text)
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
 def well_formed(text: str) -> str:
