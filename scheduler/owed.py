@@ -33,6 +33,7 @@ class Turn:
 
     A slice that is asked for by hand has no point. Points from `idle` to `asked`, when it was asked whether the job is
     due (UTC seconds), were missed, unless all are younger than `gap` seconds. `tools` come beside those of `read:`.
+    `ready` says that the ledger was looked at, and that a request may follow.
     """
 
     plan: Plan
@@ -43,6 +44,7 @@ class Turn:
     asked: float = 0
     gap: int = SHORTEST_GAP
     tools: tuple[Tool, ...] = ()
+    ready: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,7 @@ def _select(
             raise CheckpointMoved(job=job.id, old=old, new=str(plan.path))
         facts = _facts(ledger, plan, now, tell, wait)
         if by_hand:
-            return Turn(plan=plan, since=seen.since, due=True)
+            return Turn(plan=plan, since=seen.since, due=True, ready=facts.status == "ready")
         return _turn(ledger, plan, seen, facts, now, tell, wait)
     except Exception as error:
         return Result(job=job.id, plan=plan, refusal=as_refusal(error))
@@ -137,7 +139,7 @@ def _turn(
     with ledger.reading() as tx:
         idle = max(idle_since(job, facts, seen.since, now), read_acted(tx, plan.path.name))
     if not is_missed(job, point, now):
-        return Turn(plan=plan, since=seen.since, due=True, point=point, idle=idle, asked=now)
+        return Turn(plan=plan, since=seen.since, due=True, point=point, idle=idle, asked=now, ready=True)
     if point != seen.since:  # else told before; `since` stays on the points of an `every` schedule
         span = missed_span(job, seen.since, idle, point, now) or Span(point, point, 1)
         with ledger.writing(wait) as tx:

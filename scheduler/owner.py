@@ -28,6 +28,7 @@ class Owner:
     boot: str
 
 
+@functools.cache
 def program_version() -> str:
     """Return the installed version; 0 where the package is run without being installed."""
     import importlib.metadata  # costs more than the rest of this module

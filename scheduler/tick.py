@@ -42,7 +42,7 @@ def take_turn(turn: Turn, job_file: JobFile, environ: Mapping[str, str], tell: T
     state: State | None = None
     refusal: ResumedError | None = None
     try:
-        state = _finished(plan, emit)
+        state = None if turn.ready else _finished(plan, emit)
         if state is None:
             order, ask = prepare(turn, job_file, environ)
             with hold(plan.path) as held:
