@@ -123,6 +123,12 @@ class ChatServer:
         return reply
 
 
+def woken(pid: int) -> int:
+    """How often the threads of a process have gone to sleep of themselves, and so been woken."""
+    told = [(task / "status").read_text("utf-8") for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in told)
+
+
 def wait_until(done: Callable[[], bool], seconds: float, what: str) -> None:
     """Look every 10 ms until something is so; fail after so many seconds."""
     end = time.monotonic() + seconds

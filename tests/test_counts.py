@@ -18,7 +18,7 @@ from typing import Any
 
 from scheduler import resume_once
 from tests.faults.strace import traced
-from tests.support import Project, wait_until
+from tests.support import Project, wait_until, woken
 
 MARK = "/no/such/mark"
 # Two slices of each of three checkpoints; the second of the last one stands between two marks.
@@ -98,19 +98,12 @@ def test_a_daemon_that_waits_wakes_up_at_most_twice_a_second(tmp_path: Path) -> 
     project.live("http://127.0.0.1:9", {f"j{number}": {"schedule": "0 0 29 2 *"} for number in range(10)})
     with project.start("daemon") as daemon:
         try:
-            tasks = Path(f"/proc/{daemon.pid}/task")
             assert daemon.stderr is not None
             wait_until(lambda: "10 jobs" in daemon.stderr.readline(), 20, "the line that it is ready")
             time.sleep(2)  # what its start left over is done
-            before, began = woken(tasks), time.monotonic()
+            before, began = woken(daemon.pid), time.monotonic()
             time.sleep(5)
-            assert (woken(tasks) - before) / (time.monotonic() - began) <= 2
+            assert (woken(daemon.pid) - before) / (time.monotonic() - began) <= 2
         finally:
             daemon.terminate()
             daemon.wait(30)
-
-
-def woken(tasks: Path) -> int:
-    """How often the threads of a process went to sleep of themselves."""
-    told = [(task / "status").read_text("utf-8") for task in tasks.iterdir()]
-    return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in told)

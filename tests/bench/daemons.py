@@ -19,6 +19,7 @@ from tests.bench.places import RESUMED as OURS
 from tests.bench.starts import FAR, write_jobs
 from tests.bench.timing import in_turns, ratio
 from tests.bench.workers import Worker, working
+from tests.support import woken
 
 ALONE = "APScheduler alone"
 TICK = os.sysconf("SC_CLK_TCK")
@@ -147,16 +148,11 @@ def _daemon(places: Places, config: Path) -> Iterator[_Daemon]:
 
 def _watched(pid: int, seconds: float) -> Idle:
     time.sleep(3)  # what the start left over is done
-    before = _woken(pid), _spent(pid)
+    before = woken(pid), _spent(pid)
     time.sleep(seconds)
-    after = _woken(pid), _spent(pid)
+    after = woken(pid), _spent(pid)
     rss = int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0]) * 1024
     return Idle(rss, (after[0] - before[0]) / seconds, (after[1] - before[1]) / seconds)
-
-
-def _woken(pid: int) -> int:
-    told = [(task / "status").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
-    return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in told)
 
 
 def _spent(pid: int) -> float:
