@@ -44,7 +44,8 @@ class World:
 
     project: Project
     cache: Path
-    now: float = field(default_factory=lambda: time.time() + 86_400)  # all files are older than two seconds
+    # Two days ahead, so that all files are older than two seconds; at one time of day, so that a walk goes as it went.
+    now: float = field(default_factory=lambda: (time.time() // 86_400 + 2) * 86_400 + 8.5 * 3600)
     kinds: Counter[str] = field(default_factory=Counter)
 
     @property
