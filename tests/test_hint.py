@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import time
@@ -71,7 +72,10 @@ class World:
         if not (self.project.folder / "checkpoints/.ledger.sqlite3").exists():
             return []
         tables = ("job", "admission", "document", "opening")
-        return [sorted(self.project.rows(f"SELECT * FROM {table}"), key=repr) for table in tables]  # names
+        try:
+            return [sorted(self.project.rows(f"SELECT * FROM {table}"), key=repr) for table in tables]
+        except sqlite3.OperationalError:  # a kill has cut its making off
+            return []
 
 
 def begun(folder: Path, *now: float) -> World:
