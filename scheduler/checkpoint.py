@@ -78,7 +78,7 @@ def hold(path: Path | str) -> Iterator[Checkpoint]:
 
 def document_size(state: State) -> int:
     """Return how many bytes a document has or, where it cannot be written as it is, would about have."""
-    return len(json.dumps(state, ensure_ascii=False).encode("utf-8", "replace"))
+    return len(json.dumps(state, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
 
 
 def check_size(size: int) -> None:

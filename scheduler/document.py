@@ -92,7 +92,7 @@ def check_depth(value: object) -> None:
     """Refuse what is nested deeper than a document may be, with InvalidDocument."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        holders = [item for item in level if isinstance(item, dict | list)]
+        holders = [item for item in level if isinstance(item, dict | list | tuple)]
         level = [inner for item in holders for inner in (item.values() if isinstance(item, dict) else item)]
         if not level:
             return

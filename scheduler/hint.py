@@ -13,14 +13,15 @@ from zlib import crc32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 LONGEST = 3600.0  # seconds for which a hint is taken, whatever it says
 SETTLED = 2.0  # a file that was changed within so many seconds may change again without a new time of change
 
 _FORM = b"resumed: nothing is due 1"
 _LIMIT = 1024 * 1024
-_OPTIONS = ("--config", "--log-format")
+_FORMATS = ("text", "json")
+_PACKAGE = os.path.dirname(__file__)
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _DOUBTS = (OSError, ValueError, LookupError)
 
@@ -37,12 +38,21 @@ def is_quiet(arguments: Sequence[str], environ: Mapping[str, str], now: float) -
         return False
 
 
-def look(paths: Sequence[str]) -> dict[str, bytes]:
-    """Return the face of each file, which changes with its content; a file of no bytes is as good as none."""
-    return {path: _face(path) for path in paths}
+def look(paths: Iterable[str]) -> dict[str, bytes | None]:
+    """Return the face of each file, which changes with its content, and of each folder, which changes with its owner.
+
+    A file of no bytes is as good as none; None stands for what cannot be looked at.
+    """
+    faces: dict[str, bytes | None] = {}
+    for path in paths:
+        try:
+            faces[path] = _face(path)
+        except _DOUBTS:
+            faces[path] = None
+    return faces
 
 
-def leave(place: str, seen: Mapping[str, bytes], since: float, until: float, environ: Mapping[str, str]) -> None:
+def leave(place: str, seen: Mapping[str, bytes | None], since: float, until: float, environ: Mapping[str, str]) -> None:
     """Leave a hint: until that moment (UTC seconds) nothing is due while all files are as `seen`.
 
     `place` is the real path of jobs.yaml. The files were looked at from `since` on. Nothing is left where one has
@@ -51,7 +61,7 @@ def leave(place: str, seen: Mapping[str, bytes], since: float, until: float, env
     try:
         if any(_face(path) != face or _changed_at(path) > since - SETTLED for path, face in seen.items()):
             return
-        pairs = [part for path, face in seen.items() for part in (os.fsencode(path), face)]
+        pairs = [part for path, face in seen.items() for part in (os.fsencode(path), face or b"")]
         fields = [_FORM, _program(), os.fsencode(place), repr(since).encode(), repr(until).encode(), *pairs]
         body = b"\0".join(fields)
         path = _path(place, environ, make=True)
@@ -65,9 +75,11 @@ def leave(place: str, seen: Mapping[str, bytes], since: float, until: float, env
 
 def _named_config(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     rest, config = list(arguments), environ.get("RESUMED_CONFIG", "")
-    while len(rest) > 2 and rest[0] in _OPTIONS:
-        config = rest[1] if rest[0] == "--config" else config
-        rest = rest[2:]
+    while rest and rest[0] in ("--config", "--log-format"):
+        option, value, *rest = rest
+        if value.startswith("-") or (option == "--log-format" and value not in _FORMATS):
+            raise ValueError("not as it should be, which the whole tick says")
+        config = value if option == "--config" else config
     if rest != ["tick"] or not config:
         raise ValueError("no plain tick of a named file")
     return config
@@ -99,7 +111,9 @@ def _path(place: str, environ: Mapping[str, str], *, make: bool = False) -> str:
     if not os.path.isabs(folder):
         raise ValueError("no place")
     if make:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        for made in (os.path.dirname(folder), folder):
+            if not os.path.isdir(made):
+                os.mkdir(made, 0o700)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or _is_strange(found):
         raise ValueError("no place of ours")
@@ -114,12 +128,14 @@ def _face(path: str) -> bytes:
     found = _stat(path)
     if found is None:
         return b""
+    if stat.S_ISDIR(found.st_mode):  # its times change with every lock
+        return b"%d %d %d %d" % (found.st_dev, found.st_ino, found.st_mode, found.st_uid)
     return b"%d %d %d %d %d" % (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _changed_at(path: str) -> float:
     found = _stat(path)
-    return max(found.st_mtime, found.st_ctime) if found else 0
+    return max(found.st_mtime, found.st_ctime) if found and not stat.S_ISDIR(found.st_mode) else 0
 
 
 def _stat(path: str) -> os.stat_result | None:
@@ -133,4 +149,4 @@ def _stat(path: str) -> os.stat_result | None:
 def _program() -> bytes:
     """Return what another version, or another boot, has otherwise: a loss of power may undo a time of change alone."""
     with open(_BOOT, "rb") as file:
-        return _face(__file__) + b" " + file.read().strip()
+        return b"%s %d %s" % (_face(__file__), os.stat(_PACKAGE).st_mtime_ns, file.read().strip())

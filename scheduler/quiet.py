@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from scheduler import hint
+from scheduler import hint, records
 from scheduler.due import Plan, next_due
 from scheduler.errors import ResumedError
+from scheduler.home import state_path
 from scheduler.inventory import folders_of
 from scheduler.job import JobFile
 from scheduler.ledger import NAME, ledger_of
@@ -21,24 +23,40 @@ from scheduler.series import advance, next_look
 SHORTEST = 60.0
 
 
+def named_folders(job_file: JobFile) -> set[str]:
+    """Return the folders of the checkpoints as they are named: a link among them may come to lead elsewhere."""
+    jobs = (*job_file.jobs.values(), *job_file.series.values())
+    return {str(folder) for job in jobs for folder in records.folders_of(job)}
+
+
 def leave_hint(
-    place: str, seen: Mapping[str, bytes], since: float, job_file: JobFile, results: Sequence[Result]
+    place: str, seen: Mapping[str, bytes | None], since: float, job_file: JobFile, results: Sequence[Result]
 ) -> None:
     """Leave a hint after a tick that ended well, where nothing is in the way of it.
 
-    `place` is the real path of jobs.yaml, `seen` its face before it was read, `since` when the tick began (UTC
-    seconds). Metrics want every tick, and so does what is refused, ran, or waits for another process.
+    `place` is the real path of jobs.yaml, `seen` the faces of it and of the named folders before they were used,
+    `since` when the tick began (UTC seconds). Metrics want every tick, and so does what is refused, ran, or waits for
+    another process or for a notification to go.
     """
     if job_file.metrics is not None or job_file.refused or any(one.ran or one.refusal for one in results):
         return
-    ledgers = [f"{folder / NAME}{suffix}" for folder in folders_of(job_file) for suffix in ("", "-wal")]
-    faces = {**seen, **hint.look(ledgers)}
-    try:
+    with contextlib.suppress(ResumedError, OSError):
+        folders = folders_of(job_file)
+        ledgers = [f"{folder / NAME}{suffix}" for folder in folders for suffix in ("", "-wal")]
+        faces = {**seen, **hint.look(ledgers)}
         until = quiet_until(job_file, (one.plan for one in results if one.plan and not one.final), since)
-    except ResumedError:
-        return
-    if until >= since + SHORTEST:
-        hint.leave(place, faces, since, until, os.environ)
+        if until >= since + SHORTEST and not any(map(_is_unsettled, (*folders, state_path(os.environ)))):
+            hint.leave(place, faces, since, until, os.environ)
+
+
+def _is_unsettled(folder: Path) -> bool:
+    """Tell whether a ledger holds a delivery that has not ended, or a notification that has not gone."""
+    if not (folder / NAME).exists():
+        return False
+    with ledger_of(folder).reading(HASTE) as tx:
+        query = "SELECT EXISTS (SELECT 1 FROM {} WHERE {})"
+        open_rows = (("delivery", "result IS NULL"), ("told", "fault != ''"))
+        return any(tx.execute(query.format(*rows)).fetchone()[0] for rows in open_rows)
 
 
 def quiet_until(job_file: JobFile, waiting: Iterable[Plan], now: float) -> float:

@@ -305,7 +305,9 @@ def planted(value: Any, field: object) -> Any:
 
 @pytest.mark.parametrize("where", OWN)
 @pytest.mark.parametrize(
-    "field", [{1: "a", "1": "b"}, [{None: 1, "null": 2}], nested(MAX_DEPTH), float("inf")], ids=str
+    "field",
+    [{1: "a", "1": "b"}, [{None: 1, "null": 2}], nested(MAX_DEPTH), (nested(MAX_DEPTH - 2),), float("inf")],
+    ids=str,
 )
 def test_a_provider_s_own_field_is_looked_at_wherever_it_stands(where: str, field: object) -> None:
     state = new_state("task", "m1")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -93,7 +95,8 @@ def hinted(folder: Path, jobs: int, monkeypatch: pytest.MonkeyPatch) -> World:
     entry = {"task": "Say hello", "provider": "demo", "schedule": FAR}
     world.project.write_jobs({f"j{one}": entry | {"checkpoint": f"checkpoints/j{one}.json"} for one in range(jobs)})
     monkeypatch.setattr(hint, "SETTLED", -60)  # the files are as old as the test
-    assert (world.is_quiet(), world.run("tick"), world.is_quiet()) == (False, 0, True)
+    for after in (False, True):  # the first tick makes the folder
+        assert (world.is_quiet(), world.run("tick"), world.is_quiet()) == (False, 0, after)
     return world
 
 
@@ -120,6 +123,107 @@ def test_a_tick_with_nothing_due_costs_as_much_for_thousands_of_jobs(
         ]
         calls.append([call.name for call in done.calls])
     assert calls[0] == calls[1]
+
+
+# ---- what it keeps its hands off
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--config", "FILE", "--log-format", "xml", "tick"],
+        ["--log-format", "--config", "--config", "FILE", "tick"],
+        ["--config", "-x", "--config", "FILE", "tick"],
+        ["--config", "FILE", "tick", "j0"],
+        ["--config", "FILE", "status"],
+        ["tick", "--config", "FILE"],
+        ["--config=FILE", "tick"],
+        ["--config"],
+        ["tick"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_whatever_is_no_plain_tick_takes_the_whole_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    world = hinted(tmp_path, 1, monkeypatch)
+    named = [word.replace("FILE", str(world.project.config)) for word in arguments]
+    assert not hint.is_quiet(named, world.environ, world.now)
+    plain = ["--config", "/elsewhere", "--log-format", "json", "--config", str(world.project.config), "tick"]
+    assert hint.is_quiet(plain, world.environ, world.now)
+    assert hint.is_quiet(["tick"], world.environ | {"RESUMED_CONFIG": str(world.project.config)}, world.now)
+
+
+def test_a_folder_that_is_another_or_opened_to_others_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = hinted(tmp_path, 1, monkeypatch)
+    folder = world.project.folder / "checkpoints"
+    folder.chmod(0o777)
+    assert not world.is_quiet()
+    folder.chmod(0o700)
+    assert world.is_quiet()
+    shutil.copytree(folder, folder.with_name("other"))
+    folder.rename(folder.with_name("old"))
+    folder.symlink_to("old")
+    assert world.is_quiet()  # the very same folder
+    folder.unlink()
+    folder.symlink_to("other")
+    assert not world.is_quiet()
+
+
+def test_another_version_of_the_program_does_not_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = hinted(tmp_path, 1, monkeypatch)
+    monkeypatch.setattr(hint, "_PACKAGE", str(tmp_path))
+    assert not world.is_quiet()
+
+
+@pytest.mark.parametrize(
+    ("table", "values"),
+    [
+        ("delivery", "'j0.json', 1, 'a', 1, 't', 'w', 1, 1, 's', 'b', NULL, '', NULL"),
+        ("told", "'j0', 'ping', 'done', NULL, 1, 'it did not go'"),
+    ],
+)
+def test_none_is_left_while_a_delivery_or_a_notification_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, values: str
+) -> None:
+    world = hinted(tmp_path, 1, monkeypatch)
+    world.project.rows(f"INSERT INTO {table} VALUES ({values})")
+    assert (world.is_quiet(), world.run("tick"), world.is_quiet()) == (False, 0, False)
+    world.project.rows(f"DELETE FROM {table}")
+    assert (world.is_quiet(), world.run("tick"), world.is_quiet()) == (False, 0, True)
+
+
+def test_it_lies_where_nobody_else_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = hinted(tmp_path, 1, monkeypatch)
+    [path] = world.cache.iterdir()
+    for open_to_all in (path, world.cache):
+        mode = open_to_all.stat().st_mode
+        open_to_all.chmod(0o777)
+        assert not world.is_quiet()
+        open_to_all.chmod(mode)
+    assert world.is_quiet()
+    old = os.umask(0)
+    try:
+        fresh = World(world.project, tmp_path / "home" / "cache", world.now)
+        assert (fresh.run("tick"), fresh.is_quiet()) == (0, True)
+    finally:
+        os.umask(old)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (fresh.cache.parent, fresh.cache)] == [0o700, 0o700]
+    assert World(world.project, tmp_path / "a" / "b" / "c", world.now).run("tick") == 0
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("name", ["loop", "FILE/x", "a" * 300, "none"], ids=["loop", "below a file", "long", "none"])
+def test_a_jobs_yaml_that_cannot_be_looked_at_is_told_as_ever(project: Project, name: str) -> None:
+    project.write_jobs({"nightly": {"task": "t", "checkpoint": "c/n.json", "provider": "demo"}})
+    (project.folder / "loop").symlink_to("loop")
+    path = project.folder / name.replace("FILE", "jobs.yaml")
+    command = [*PROGRAM, "--config", str(path), "tick"]
+    done = subprocess.run(command, env=project.environ(), capture_output=True, text=True, check=False)
+    assert (done.returncode, "fault" in done.stderr) == (78, False), done.stderr
 
 
 # ---- what a walk does
@@ -149,7 +253,7 @@ def jobs_yaml(world: World, dice: random.Random) -> None:
 
 
 def step_clock(world: World, dice: random.Random) -> None:
-    world.now += dice.choice((20, 20, 60, 60, 290, 900, 3600, 86_400, -60, -3600, -86_400))
+    world.now += dice.choice((20, 60, 60, 290, 900, 900, 2700, 86_400, -60, -3600))
 
 
 def by_hand(world: World, dice: random.Random) -> None:
@@ -202,7 +306,7 @@ def tick(world: World, _: random.Random) -> None:
 
 MOVES: dict[Callable[[World, random.Random], None], int] = {
     tick: 16,
-    step_clock: 6,
+    step_clock: 8,
     jobs_yaml: 2,
     by_hand: 1,
     renew: 1,
@@ -251,4 +355,4 @@ def test_a_careless_hint_is_caught(
 ) -> None:
     monkeypatch.setattr(hint, name, broken(getattr(hint, name)))
     with pytest.raises(AssertionError, match="a hint hid"):
-        walks(tmp_path, 30)
+        walks(tmp_path, 60)

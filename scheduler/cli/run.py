@@ -21,7 +21,7 @@ from scheduler.hint import look
 from scheduler.job import JobFile
 from scheduler.metrics import after_tick
 from scheduler.owed import Result
-from scheduler.quiet import leave_hint
+from scheduler.quiet import leave_hint, named_folders
 from scheduler.signals import Signals
 from scheduler.text import is_utf8
 from scheduler.tick import take_turn, tick
@@ -79,13 +79,14 @@ def run_tick(options: argparse.Namespace) -> int:
     """Run what is due; without a terminal only warnings are said, and what stands when it changes and once a day."""
     quiet, since = not sys.stderr.isatty(), time.time()
     path = find_config(options, os.environ)
-    place = str(path.resolve())
+    place = os.path.realpath(path)
     seen = look([place])
     try:
         job_file = load(options, quiet=True)
     except ResumedError as error:
         log_unreadable(path, error, os.environ, log, remembers=quiet)
         return exit_code(error)
+    seen |= look(named_folders(job_file))
     herald = Herald(job_file, os.environ, log, quiet=quiet, remembers=quiet)
     herald.log_problems()
     names = pick(job_file, options.jobs)
