@@ -15,6 +15,7 @@ from scheduler.state import Billed, Outcome, Usage
 LONGEST_REST: Final = 24 * 60 * 60
 
 _VALUE_LIMIT = 40
+_WORDS = ("error", "message", "msg", "detail", "errors", "title")
 
 # Searched in the lower case of an error's words, and of its codes with blanks for their underscores. What is too long
 # must be the request: "max_tokens is too large" and a tool's name that is "too long" are cured by no shorter one.
@@ -116,7 +117,7 @@ def words_of(error: object) -> str:
         return "; ".join(filter(None, map(words_of, error)))
     if not isinstance(error, dict):
         return ""
-    said = (words_of(error.get(name)) for name in ("error", "message", "msg", "detail", "errors", "title"))
+    said = (words_of(error[name]) for name in _WORDS if name in error)
     first = next(filter(None, said), "")
     place = error.get("loc")
     if first and isinstance(place, list):

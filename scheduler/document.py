@@ -15,6 +15,8 @@ from scheduler.state import AssistantMessage, State, ToolCall
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
 
+_HOLDERS = (dict, list, tuple)
+
 
 class InvalidDocument(ValueError):
     """The bytes are not a valid document; the text says where."""
@@ -92,7 +94,7 @@ def check_depth(value: object) -> None:
     """Refuse what is nested deeper than a document may be, with InvalidDocument."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        holders = [item for item in level if isinstance(item, dict | list | tuple)]
+        holders = [item for item in level if isinstance(item, _HOLDERS)]
         level = [inner for item in holders for inner in (item.values() if isinstance(item, dict) else item)]
         if not level:
             return
