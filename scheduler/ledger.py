@@ -206,19 +206,15 @@ def _expected(tx: Connection, path: Path, key: str, seen: Version | None) -> Sta
     return record
 
 
-def know(tx: Connection, key: str, allowance: int, body: bytes) -> None:
-    """Enter bytes as a version of a checkpoint: a file that holds them is behind, and is put right."""
-    _know(tx, key, Version(allowance, digest(body)))
-
-
-def _know(tx: Connection, key: str, version: Version) -> None:
+def know(tx: Connection, key: str, version: Version) -> None:
+    """Enter a version of a checkpoint: a file that holds it is behind, and is put right."""
     tx.execute("INSERT OR IGNORE INTO version VALUES (?, ?, ?)", (key, version.allowance, version.digest))
 
 
 def _store(tx: Connection, key: str, allowance: int, body: bytes) -> Version:
     version = Version(allowance, digest(body))
     tx.execute("REPLACE INTO document VALUES (?, ?, ?, ?)", (key, allowance, body, version.digest))
-    _know(tx, key, version)
+    know(tx, key, version)
     status = "SELECT json_extract(CAST(body AS TEXT), '$.status') FROM document WHERE checkpoint = opening.checkpoint"
     tx.execute(f"UPDATE opening SET status = ({status}) WHERE checkpoint = ?", (key,))  # noqa: S608  # our own text
     return version

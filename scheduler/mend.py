@@ -25,6 +25,7 @@ from scheduler.owed import open_folder
 from scheduler.reader import is_behind
 from scheduler.rests import lift
 from scheduler.roster import note
+from scheduler.standing import Version
 from scheduler.state import (
     MAX_STEPS,
     State,
@@ -120,7 +121,7 @@ def adopt(plan: Plan, reason: str = "") -> str:
 
             def also(tx: Connection) -> None:
                 # A power loss may bring this file back: its new face has no name that is safe yet.
-                know(tx, plan.path.name, record.version.allowance if record else 1, body)
+                know(tx, plan.path.name, Version(record.version.allowance if record else 1, digest(body)))
                 enter_act(tx, plan.path.name, act)
 
             held.replace(state, now, archive=archive, also=also)

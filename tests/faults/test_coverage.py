@@ -16,7 +16,8 @@ from tests.faults.cases import TIER, Begin, sized
 from tests.support import ROOT
 
 NAMES = ("state", "ledger", "checkpoint", "resume")[: sized(1, 4, 4)]
-MODULES = [f"scheduler/{name}.py" for name in NAMES]
+READ_BY = ("standing",) if "ledger" in NAMES else ()  # the part of the ledger that reads
+MODULES = [f"scheduler/{name}.py" for name in (*NAMES, *READ_BY)]
 TESTS = [f"tests/test_{name}.py" for name in NAMES]
 ONE = "tests/test_state.py::test_a_new_document_is_ready_and_has_nothing_in_it"
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "pytest_timeout")
