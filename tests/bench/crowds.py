@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import statistics
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from tests.bench.lines import Line
 from tests.bench.places import RESUMED as OURS
 from tests.bench.places import Places
 from tests.bench.starts import FAR, write_jobs
-from tests.bench.timing import Sample, ratio
+from tests.bench.timing import Sample, process, ratio
 
 DELAY = 2.0
 MEMORY = 200.0
@@ -55,11 +53,11 @@ def crowd(places: Places, rounds: int, slices: int = 1_000, longer: float = 20.0
     with _serving(places, DELAY) as server:
         for _ in range(max(3, rounds // 3)):
             client: list[str | Path] = [places.python(OURS), places.script("crowd_asyncio"), str(slices)]
-            floor.append(_run(places, [*client, str(server.port)], places.work)[0].wall)
+            floor.append(process([*client, str(server.port)], places.environ(), places.work).wall)
             assert server.seen()["requests"] == slices
-            sample, rss, most = _crowd(places, server, slices, slices)
+            sample, most = _crowd(places, server, slices, slices)
             ours.append(sample.wall)
-            memory = max(memory, rss)
+            memory = max(memory, sample.memory)
     found = ratio(ours, floor)
     times = f"{statistics.median(ours):.1f} s beside {statistics.median(floor):.1f}"
     words = f"{slices:,} slices at once, {DELAY:g} s replies"
@@ -73,7 +71,7 @@ def crowd(places: Places, rounds: int, slices: int = 1_000, longer: float = 20.0
     )
     yield Line(measure=f"{words}, memory", beside="", shown=f"{memory:.0f} MB", value=memory, goal=MEMORY)
     with _serving(places, longer) as server:
-        _, _, most = _crowd(places, server, slices, slices)
+        _, most = _crowd(places, server, slices, slices)
     measure = f"{slices:,} slices at once, {longer:g} s replies: in flight at the same moment"
     yield Line(measure=measure, beside="", shown=f"{most:,}", note="seen by the server; none lost")
     with _serving(places, 0) as server:
@@ -88,20 +86,19 @@ def crowd(places: Places, rounds: int, slices: int = 1_000, longer: float = 20.0
         yield Line(measure=measure, beside="", shown=f"{hourly:,.0f}", note=sum_of_it)
 
 
-def _crowd(places: Places, server: _Server, slices: int, parallel: int) -> tuple[Sample, float, int]:
-    """Run that many jobs; return what it took, its memory in MB, and how many the server saw in flight.
+def _crowd(places: Places, server: _Server, slices: int, parallel: int) -> tuple[Sample, int]:
+    """Run that many jobs; return what it took, and how many the server saw in flight.
 
     Fails where a request or an answer is missing, or one too many was sent.
     """
     url = f"http://127.0.0.1:{server.port}"
     config = write_jobs(places.folder("crowd"), slices, FAR, url=url, max_parallel=parallel)
     names = [f"j{number}" for number in range(slices)]
-    sample, rss = _run(
-        places, [places.python(OURS).with_name("resumed"), "--config", config, "run", *names], config.parent
-    )
+    command = [places.python(OURS).with_name("resumed"), "--config", config, "run", *names]
+    sample = process(command, places.environ(), config.parent)
     seen, kept = server.seen(), _answers(config.parent / "checkpoints")
     assert (seen["requests"], kept) == (slices, slices), f"{seen} and {kept} answers of {slices}"
-    return sample, rss, seen["most"]
+    return sample, seen["most"]
 
 
 @contextlib.contextmanager
@@ -111,19 +108,6 @@ def _serving(places: Places, delay: float) -> Iterator[_Server]:
         yield server
     finally:
         server.end()
-
-
-def _run(places: Places, command: list[str | Path], cwd: Path) -> tuple[Sample, float]:
-    """Run a program to its end; return what it took, and its memory in MB. Raises RuntimeError where it fails."""
-    start = time.perf_counter()
-    with (places.work / "said").open("w+b") as said:
-        child = subprocess.Popen(command, env=places.environ(), cwd=cwd, stdin=subprocess.DEVNULL, stderr=said)
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        if child.returncode:
-            raise RuntimeError(f"it ended with {child.returncode}: {said.read()[-2000:].decode()}")
-    return Sample(time.perf_counter() - start, used.ru_utime + used.ru_stime), used.ru_maxrss / 1024
 
 
 def _answers(folder: Path) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import signal
 import socket
@@ -22,7 +21,6 @@ from tests.bench.workers import Worker, working
 from tests.support import woken
 
 ALONE = "APScheduler alone"
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Idle(NamedTuple):
@@ -43,8 +41,8 @@ def idle(places: Places, _: int, sizes: Sequence[int] = (10, 10_000), seconds: f
         shown = f"{rss:.2f}x"
         note = f"{mine.rss / 2**20:.0f} MB beside {other.rss / 2**20:.0f}"
         yield Line(measure=f"{words}, memory", beside=ALONE, shown=shown, value=rss, goal=goal, note=note)
-        woken = f"{mine.wakeups:.1f} a second"
-        yield Line(measure=f"{words}, wake-ups", beside="", shown=woken, value=mine.wakeups, goal=2)
+        times = f"{mine.wakeups:.1f} a second"
+        yield Line(measure=f"{words}, wake-ups", beside="", shown=times, value=mine.wakeups, goal=2)
         spent = f"{mine.cpu * 1000:.1f} ms a second"
         yield Line(measure=f"{words}, CPU", beside="", shown=spent, value=mine.cpu * 1000, goal=2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.bench.lines import Line
@@ -31,28 +31,27 @@ def ledger(places: Places, rounds: int, few: int = 1_000, many: int = 1_000_000,
             for name, config in (("few", small), ("many", large))
         }
         taken = in_turns(rounds, takers)
-    found = ratio([one.wall for one in taken["many"]], [one.wall for one in taken["few"]])
-    note = f"{middle(taken['many']).wall / BATCH * 1000:.2f} ms a slice"
-    yield Line(
-        measure=f"warm slice, ledger with {many:,} admissions",
-        beside=f"with {few:,}",
-        shown=str(found),
-        value=found.median,
-        goal=1.3,
-        note=note,
+    yield _line(
+        f"warm slice, ledger with {many:,} admissions",
+        f"with {few:,}",
+        taken,
+        1.3,
+        f"{middle(taken['many']).wall / BATCH * 1000:.2f} ms a slice",
     )
     status = {name: _status(places, config) for name, config in (("few", small), ("many", large))}
     taken = in_turns(max(3, rounds // 5), status)
-    found = ratio([one.wall for one in taken["many"]], [one.wall for one in taken["few"]])
-    note = f"{middle(taken['many']).wall:.1f} s beside {middle(taken['few']).wall:.2f}"
-    yield Line(
-        measure=f"`status` of {jobs:,} jobs, {many:,} admissions",
-        beside=f"of {jobs // 100}",
-        shown=str(found),
-        value=found.median,
-        goal=120,
-        note=note,
+    yield _line(
+        f"`status` of {jobs:,} jobs, {many:,} admissions",
+        f"of {jobs // 100}",
+        taken,
+        120,
+        f"{middle(taken['many']).wall:.1f} s beside {middle(taken['few']).wall:.2f}",
     )
+
+
+def _line(measure: str, beside: str, taken: Mapping[str, Sequence[Sample]], goal: float, note: str) -> Line:
+    found = ratio([one.wall for one in taken["many"]], [one.wall for one in taken["few"]])
+    return Line(measure=measure, beside=beside, shown=str(found), value=found.median, goal=goal, note=note)
 
 
 def _status(places: Places, config: Path) -> Callable[[], Sample]:

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 
 class Sample(NamedTuple):
-    """What one turn took: wall clock and processor, both in seconds."""
+    """What one turn took: wall clock and processor, both in seconds, and of a whole process its memory in MB."""
 
     wall: float
     cpu: float
+    memory: float = 0
 
 
 class Ratio(NamedTuple):
@@ -58,8 +59,8 @@ def process(command: Sequence[str | Path], environ: Mapping[str, str], cwd: Path
         wall = time.perf_counter() - start
         child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise RuntimeError(f"{' '.join(map(str, command))} ended with {child.returncode}: {said.decode()}")
-    return Sample(wall, used.ru_utime + used.ru_stime)
+        raise RuntimeError(f"{' '.join(map(str, command[:5]))} ended with {child.returncode}: {said[-2000:].decode()}")
+    return Sample(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def middle(samples: Sequence[Sample]) -> Sample:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-import resource
 import sqlite3
 import sys
 import time
@@ -43,6 +42,5 @@ def take_turns(
         cpu, wall = time.process_time(), time.perf_counter()
         told = work()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({"wall": wall, "cpu": cpu, "rss": memory, "kept": kept() - held, **(told or {})}), flush=True)
+        print(json.dumps({"wall": wall, "cpu": cpu, "kept": kept() - held, **(told or {})}), flush=True)
         before()
