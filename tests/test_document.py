@@ -316,3 +316,20 @@ def test_a_provider_s_own_field_is_looked_at_wherever_it_stands(where: str, fiel
         dump(state)
     state["conversation"] = [planted(OWN[where], {"a": [1, {"b": None}]})]
     assert parse(dump(state)) == state
+
+
+@pytest.mark.parametrize("where", OWN)
+def test_what_is_as_deep_as_can_be_read_is_written_and_nothing_deeper(where: str) -> None:
+    written, readable = [], []
+    for depth in range(MAX_DEPTH - 10, MAX_DEPTH + 2):
+        state = new_state("task", "m1")
+        state["conversation"] = [planted(OWN[where], nested(depth))]
+        with contextlib.suppress(InvalidDocument):
+            dump(state)
+            written.append(depth)
+        with contextlib.suppress(InvalidDocument):
+            parse(raw(state))
+            readable.append(depth)
+    assert written == readable
+    assert MAX_DEPTH - 10 in written
+    assert MAX_DEPTH not in written
